@@ -1,0 +1,8 @@
+"""Errors a user can act on."""
+
+
+class EngineError(Exception):
+    """Bad input or a missing capability: one line that says what is wrong and what to do.
+
+    The raw cause, where there is one, is chained as ``__cause__`` and shown under ``--debug`` only.
+    """
