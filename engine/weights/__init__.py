@@ -1,0 +1,1 @@
+"""Weight files and the forms in which the kernels read them."""
