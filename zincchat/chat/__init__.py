@@ -1,0 +1,1 @@
+"""The conversation and what is typed into it, without any terminal."""

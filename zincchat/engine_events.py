@@ -1,0 +1,118 @@
+"""What the engine thread tells the app: frozen records, drained by the app on a timer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine import DeviceInfo, ModelInfo, Sampling, TokenTiming
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """A stage of loading and how far it is; ``total`` is bytes for the stage "weights", else a count."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What there is to know about the engine once it is open."""
+
+    model: ModelInfo
+    device: DeviceInfo
+    context_tokens: int
+    weight_bytes: int
+    device_bytes: int
+    sampling: Sampling
+    mode: str
+    fusion: bool
+    barriers: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """The engine could not be opened: one line."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """So many of the oldest turns were left out to make room."""
+
+    request: int
+    dropped_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """The newest message does not fit into the context by itself."""
+
+    request: int
+    prompt_tokens: int
+    context_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """How much of the prompt has been fed."""
+
+    request: int
+    done_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The prompt is in the KV cache; ``kept_tokens`` of it were there already."""
+
+    request: int
+    fed_tokens: int
+    kept_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenArrived:
+    """One token; ``since_send_s`` is the time since the message was sent (token 0: time to first token)."""
+
+    request: int
+    text: str
+    timing: TokenTiming
+    position: int
+    since_send_s: float
+    device_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyEnded:
+    """The reply is over: "stop", "length", "context" or "cancelled"."""
+
+    request: int
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFailed:
+    """The engine gave up on this reply: one line. What had arrived stays."""
+
+    request: int
+    problem: str
+
+
+Event = (
+    LoadProgress
+    | Loaded
+    | LoadFailed
+    | Trimmed
+    | TooLong
+    | PrefillProgress
+    | Prefilled
+    | TokenArrived
+    | ReplyEnded
+    | ReplyFailed
+)

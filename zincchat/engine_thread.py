@@ -1,0 +1,177 @@
+"""The one thread that owns the engine and every Vulkan object behind it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from engine import Cancelled, EngineError
+from zincchat.chat.fit import PromptTooLongError, fit
+from zincchat.engine_events import (
+    Event,
+    Loaded,
+    LoadFailed,
+    LoadProgress,
+    Prefilled,
+    PrefillProgress,
+    ReplyEnded,
+    ReplyFailed,
+    TokenArrived,
+    TooLong,
+    Trimmed,
+)
+
+if TYPE_CHECKING:
+    from engine import Engine, Sampling, Session
+    from zincchat.chat.conversation import Prompt
+
+SLOWEST_STOP_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyRequest:
+    """One reply to generate. ``sampling`` None takes the model's own with ``seed`` put in."""
+
+    number: int
+    prompt: Prompt
+    sampling: Sampling | None
+    seed: int
+    max_tokens: int | None
+    sent_s: float
+    cancel: threading.Event
+
+
+class _LoadAbandonedError(Exception):
+    """Raised inside the progress callback where the app quits while the model loads."""
+
+
+class EngineThread:
+    """Takes requests by a queue, reports through ``events``; only the live settings are set from other threads."""
+
+    def __init__(self, open_engine: Callable[..., Engine]) -> None:
+        """Keep ``open_engine``, which is called as ``open_engine(progress=...)`` in the thread."""
+        self.events: deque[Event] = deque()
+        self._open_engine = open_engine
+        self._requests: queue.SimpleQueue[ReplyRequest | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._engine: Engine | None = None
+        self._cancel = threading.Event()
+        # A daemon, so that a driver call that never returns cannot keep the process alive.
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Begin to load the model."""
+        self._thread.start()
+
+    def request(self, request: ReplyRequest) -> None:
+        """Queue a reply; it waits for the model to load and for an earlier reply to end."""
+        self._cancel = request.cancel
+        self._requests.put(request)
+
+    def cancel(self) -> None:
+        """Stop the newest reply at the next token or prefill chunk; what has arrived stays."""
+        self._cancel.set()
+
+    def set_live(self, name: str, value: Any) -> None:
+        """Set ``mode``, ``fusion`` or ``barriers``, which the engine takes up at the next token boundary."""
+        if self._engine is not None:
+            setattr(self._engine, name, value)
+
+    def stop(self) -> None:
+        """Cancel, close the engine in its own thread and wait for that, but not forever."""
+        self._stopping.set()
+        self._cancel.set()
+        self._requests.put(None)
+        if self._thread.is_alive():
+            self._thread.join(SLOWEST_STOP_S)
+
+    def _run(self) -> None:
+        try:
+            engine = self._open_engine(progress=self._report_loading)
+        except _LoadAbandonedError:
+            return
+        except Exception as error:
+            self.events.append(LoadFailed(_one_line(error)))
+            return
+        try:
+            self._engine = engine
+            self.events.append(
+                Loaded(
+                    engine.model,
+                    engine.device,
+                    engine.context,
+                    engine.weight_bytes,
+                    engine.device_bytes,
+                    engine.sampling,
+                    engine.mode,
+                    engine.fusion,
+                    engine.barriers,
+                )
+            )
+            self._serve(engine)
+        finally:
+            self._engine = None
+            engine.close()
+
+    def _report_loading(self, stage: str, done: int, total: int) -> None:
+        if self._stopping.is_set():
+            raise _LoadAbandonedError
+        self.events.append(LoadProgress(stage, done, total))
+
+    def _serve(self, engine: Engine) -> None:
+        session: Session | None = None
+        while (request := self._requests.get()) is not None:
+            if request.cancel.is_set():
+                self.events.append(ReplyEnded(request.number, "cancelled"))
+                continue
+            try:
+                if session is None:
+                    session = engine.session()
+                self._reply(engine, session, request)
+            except Cancelled:
+                self.events.append(ReplyEnded(request.number, "cancelled"))
+            except PromptTooLongError as error:
+                self.events.append(TooLong(request.number, error.prompt_tokens, error.context_tokens))
+            except Exception as error:
+                session = None  # its KV cache cannot be trusted after a failure
+                self.events.append(ReplyFailed(request.number, _one_line(error)))
+
+    def _reply(self, engine: Engine, session: Session, request: ReplyRequest) -> None:
+        number = request.number
+        fitted = fit(request.prompt, engine.render, engine.context)
+        if fitted.dropped_turns:
+            self.events.append(Trimmed(number, fitted.dropped_turns))
+        session.prefill(
+            fitted.ids,
+            cancel=request.cancel,
+            progress=lambda done, total: self.events.append(PrefillProgress(number, done, total)),
+        )
+        stats = session.prefill_stats
+        self.events.append(Prefilled(number, stats.tokens, stats.kept, stats.seconds))
+        sampling = request.sampling or engine.sampling
+        tokens = session.generate(
+            _with_seed(sampling, request.seed),
+            max_tokens=request.max_tokens or engine.context,
+            cancel=request.cancel,
+        )
+        for token in tokens:
+            since_send_s = time.perf_counter() - request.sent_s
+            self.events.append(
+                TokenArrived(number, token.text, token.timing, session.position, since_send_s, engine.device_bytes)
+            )
+        self.events.append(ReplyEnded(number, session.finish_reason or "stop"))
+
+
+def _with_seed(sampling: Sampling, seed: int) -> Sampling:
+    return replace(sampling, seed=seed)
+
+
+def _one_line(error: Exception) -> str:
+    """An EngineError's own line; anything else is a fault of zincchat or the driver and says its kind."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, EngineError) else f"unexpected {type(error).__name__}: {text}"

@@ -1,0 +1,1 @@
+"""What the side panel shows, computed from token records without any terminal."""

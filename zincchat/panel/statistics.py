@@ -1,0 +1,39 @@
+"""Last, median, 95th percentile and maximum of a list of measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+def percentile(ordered: Sequence[float], fraction: float) -> float:
+    """The value at ``fraction`` (0 to 1) of an ascending, non-empty list, interpolated linearly."""
+    place = fraction * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of a non-empty list in any order."""
+    return percentile(sorted(values), 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The four figures of one table row, in the unit of the values, and how many values there were."""
+
+    last: float
+    p50: float
+    p95: float
+    maximum: float
+    n: int
+
+
+def summarise(values: Sequence[float]) -> Summary | None:
+    """The summary of ``values`` in order of arrival; None where there is none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return Summary(values[-1], percentile(ordered, 0.5), percentile(ordered, 0.95), ordered[-1], len(ordered))

@@ -1,0 +1,178 @@
+"""The tokens that the panel shows, cut into segments wherever a setting changed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zincchat.panel.cpu_time import host_work_us, scheduler_wait_us
+from zincchat.panel.statistics import median
+
+if TYPE_CHECKING:
+    from engine import TokenTiming
+
+SHOWN_TOKENS = 256
+SEGMENT_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The three live switches a token ran under."""
+
+    mode: str
+    fusion: bool
+    barriers: str
+
+    @classmethod
+    def of(cls, timing: TokenTiming) -> Settings:
+        """The settings of one record."""
+        return cls(timing.mode, timing.fusion, timing.barriers)
+
+    def change_to(self, after: Settings) -> str:
+        """What differs, as "rerecord → reuse" or "fused → unfused"."""
+        pairs = zip(self.words(), after.words(), strict=True)
+        changed = [(old, new) for old, new in pairs if old != new]
+        return f"{' · '.join(old for old, _ in changed)} → {' · '.join(new for _, new in changed)}"
+
+    def words(self) -> tuple[str, str, str]:
+        """The settings as the header shows them."""
+        return self.mode, "fused" if self.fusion else "unfused", f"barriers {self.barriers}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownToken:
+    """One bar: the token's position in the context, the reply it belongs to and its record."""
+
+    reply: int
+    position: int
+    timing: TokenTiming
+
+
+@dataclass(slots=True)
+class Segment:
+    """The tokens since a setting changed, at most the last 1,024; times in microseconds.
+
+    Token and CPU figures come from clean tokens only, kernels and bubbles from stamped ones.
+    """
+
+    settings: Settings
+    token_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    cpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    scheduler_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    gpu_idle_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    kernels_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    bubbles_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    bubbles_low_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    bubbles_high_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    stamped_gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    clean_tokens: int = 0
+    stamped_tokens: int = 0
+    rerecorded: int = 0
+
+    def add(self, timing: TokenTiming) -> None:
+        """Take in one record."""
+        self.rerecorded += timing.rerecorded
+        if timing.bubbles_range_us is not None:
+            self.bubbles_low_us.append(timing.bubbles_range_us[0])
+            self.bubbles_high_us.append(timing.bubbles_range_us[1])
+        if timing.measured_by != "clean":
+            self.stamped_tokens += 1
+            _append(self.kernels_us, timing.kernels_us)
+            _append(self.bubbles_us, timing.bubbles_us)
+            _append(self.stamped_gpu_us, timing.gpu_total_us)
+            return
+        self.clean_tokens += 1
+        self.token_us.append(timing.period_us)
+        self.cpu_us.append(host_work_us(timing))
+        self.scheduler_us.append(scheduler_wait_us(timing))
+        _append(self.gpu_us, timing.gpu_total_us)
+        _append(self.gpu_idle_us, timing.gpu_idle_before_us)
+
+    @property
+    def stamp_cost(self) -> float | None:
+        """How much longer the GPU takes for a stamped token than for a clean one, as a fraction of the latter."""
+        if not self.stamped_gpu_us or not self.gpu_us:
+            return None
+        return median(self.stamped_gpu_us) / median(self.gpu_us) - 1
+
+
+def _append(values: deque[float], value: float | None) -> None:
+    if value is not None:
+        values.append(value)
+
+
+class TokenHistory:
+    """Decode tokens in order of arrival; a reply's token 0 comes from the prefill and is not one of them."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.tokens: deque[ShownToken] = deque(maxlen=SHOWN_TOKENS)
+        self.previous: Segment | None = None
+        self.current: Segment | None = None
+        self.replies = 0
+        self._reply_us: deque[float] = deque(maxlen=16)
+        self._reply_sum_us = 0.0
+        self._reply_tokens = 0
+
+    def begin_reply(self) -> None:
+        """Start counting the rates of a new reply."""
+        self.replies += 1
+        self._reply_us.clear()
+        self._reply_sum_us = 0.0
+        self._reply_tokens = 0
+
+    def add(self, position: int, timing: TokenTiming) -> None:
+        """Take in one token."""
+        if timing.index == 0:
+            return
+        settings = Settings.of(timing)
+        if self.current is None or self.current.settings != settings:
+            if self.current is not None:
+                self.previous = self.current
+            self.current = Segment(settings)
+        self.current.add(timing)
+        self.tokens.append(ShownToken(self.replies, position, timing))
+        if timing.measured_by == "clean":
+            self._reply_us.append(timing.period_us)
+            self._reply_sum_us += timing.period_us
+            self._reply_tokens += 1
+
+    @property
+    def live_tok_s(self) -> float | None:
+        """Rate over the last 16 clean tokens of this reply."""
+        return len(self._reply_us) * 1e6 / sum(self._reply_us) if self._reply_us else None
+
+    @property
+    def average_tok_s(self) -> float | None:
+        """Rate over all clean tokens of this reply."""
+        return self._reply_tokens * 1e6 / self._reply_sum_us if self._reply_tokens else None
+
+    def change(self) -> Change | None:
+        """The last change of a setting with the medians on both sides; None before there are any."""
+        if self.previous is None or self.current is None or not self.previous.token_us or not self.current.token_us:
+            return None
+        return Change(
+            self.previous.settings.change_to(self.current.settings),
+            median(self.previous.token_us),
+            median(self.current.token_us),
+            self.previous.clean_tokens,
+            self.current.clean_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A changed setting and the median token time on both sides of it, in microseconds."""
+
+    words: str
+    before_us: float
+    after_us: float
+    before_n: int
+    after_n: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster the token became; below 1 it became slower."""
+        return self.before_us / self.after_us
