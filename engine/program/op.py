@@ -1,0 +1,37 @@
+"""One kernel launch of a program, as data: what it runs, touches and costs."""
+
+from __future__ import annotations
+
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Kernel
+
+PIECES = ("weights", "kv", "small", "head")
+
+
+class Op:
+    """A dispatch of ``kernel`` over ``groups`` workgroups.
+
+    ``buffers`` follow the kernel's bindings, ``push`` holds its push constants, ``bytes_moved`` the bytes
+    it must read and write, ``piece`` the part of a token's time it counts under (one of PIECES), ``name``
+    what the timeline calls it.
+    """
+
+    __slots__ = ("buffers", "bytes_moved", "groups", "kernel", "name", "piece", "push")
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        buffers: tuple[Slice, ...],
+        scalars: tuple[int | float, ...],
+        groups: tuple[int, int, int],
+        piece: str = "small",
+        bytes_moved: int = 0,
+    ) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.buffers = buffers
+        self.push = kernel.pack(*[item.address for item in buffers], *scalars)
+        self.groups = groups
+        self.piece = piece
+        self.bytes_moved = bytes_moved

@@ -1,0 +1,1 @@
+"""Vulkan through raw cffi calls: instance, device, memory, pipelines, command buffers, clocks."""

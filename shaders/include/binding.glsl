@@ -1,0 +1,36 @@
+// How a kernel names its buffers, once for two builds: by default their addresses arrive in push constants;
+// with DESCRIPTORS they are storage buffers of set 0, which the validation layer can follow.
+//
+//   BUFFER(0, readonly, Weights, uvec4, weights)     binding, access (readonly, writeonly or READWRITE), type, element, name
+//   PUSH_BEGIN
+//       ADDRESS(Weights, weights)                    every buffer, in binding order, first
+//       uint rows;                                   then scalars: uint, int or float, one a line
+//   PUSH_END
+//
+// engine/vulkan/pipelines.py reads these lines to lay out push constants and to find hazards, so they may not
+// stand inside #if. Elements are weights.data[i] in both builds.
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference2 : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+#extension GL_EXT_scalar_block_layout : require
+
+#define READWRITE
+
+#ifdef DESCRIPTORS
+#define BUFFER(slot, access, Type, Element, name) \
+    layout(set = 0, binding = slot, std430) restrict access buffer Type { Element data[]; } name;
+#define ADDRESS(Type, name) uvec2 name##_address;
+#else
+#define BUFFER(slot, access, Type, Element, name) \
+    layout(buffer_reference, std430, buffer_reference_align = 16) restrict access buffer Type { Element data[]; };
+#define ADDRESS(Type, name) Type name;
+#endif
+
+#ifdef STAMPS
+#extension GL_EXT_shader_realtime_clock : require
+layout(buffer_reference, std430, buffer_reference_align = 16) restrict writeonly buffer StampSlots { uvec4 data[]; };
+#define PUSH_BEGIN layout(push_constant) uniform Push { StampSlots stamp_slots;
+#else
+#define PUSH_BEGIN layout(push_constant) uniform Push {
+#endif
+#define PUSH_END };
