@@ -1,0 +1,26 @@
+"""The command line: ``main`` reads the arguments, runs one command and returns its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``zincchat ARGV`` (default: the process's arguments) and return the exit code.
+
+    0 is success, 1 a failure, 2 a wrong command line, 130 an interrupt, 141 a closed output.
+    """
+    from zincchat.cli.errors import Invocation, run_guarded
+    from zincchat.cli.group import zincchat
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    invocation = Invocation(arguments)
+
+    def invoke() -> int:
+        context = zincchat.make_context("zincchat", list(arguments), obj=invocation)
+        with context:
+            zincchat.invoke(context)
+        return 0
+
+    return run_guarded(invoke, invocation)

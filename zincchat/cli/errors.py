@@ -1,0 +1,95 @@
+"""How a command ends: one line on stderr, an exit code, and the raw cause under ``--debug`` only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import click
+
+FAILURE, USAGE, INTERRUPTED, CLOSED_OUTPUT = 1, 2, 130, 141
+
+
+class Failure(click.ClickException):
+    """A command could not do its work; the message is one line that says what to do."""
+
+    exit_code = FAILURE
+
+
+@dataclass
+class Invocation:
+    """What is known of this call everywhere: click hands it to each command as ``ctx.obj``."""
+
+    argv: list[str] = field(default_factory=list)
+    debug: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command line, quoted so that a shell can run it again."""
+        return shlex.join(["zincchat", *self.argv])
+
+
+def run_guarded(body: Callable[[], int], invocation: Invocation) -> int:
+    """Run ``body`` and turn whatever ends it into an exit code and at most one line on stderr."""
+    try:
+        code = body()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _silence_output()
+        return CLOSED_OUTPUT
+    except (KeyboardInterrupt, click.Abort):
+        return _report("interrupted", INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else "zincchat"
+        return _report(f"{error.format_message()} (see '{where} --help')", USAGE, error, invocation.debug)
+    except click.ClickException as error:
+        return _report(error.format_message(), error.exit_code, error, invocation.debug)
+    except Exception as error:  # the last line of defence: a traceback is for --debug
+        return _report(describe(error), FAILURE, error, invocation.debug)
+
+
+def describe(error: Exception) -> str:
+    """What to tell the user about ``error``: an EngineError speaks for itself, the rest is unexpected."""
+    engine_error = getattr(sys.modules.get("engine"), "EngineError", None)
+    if isinstance(engine_error, type) and isinstance(error, engine_error):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "out of memory; try a smaller --context or a smaller model"
+    return f"unexpected {type(error).__name__}: {error} (add --debug for the cause)"
+
+
+def _report(message: str, code: int, error: Exception | None = None, debug: bool = False) -> int:
+    """Write ``message`` as one line (the traceback first, under --debug) and hand back ``code``."""
+    try:
+        if debug and error is not None:
+            traceback.print_exception(error, file=sys.stderr)
+        click.echo(f"zincchat: {' '.join(message.split())}", err=True)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_output()
+    return code
+
+
+def _silence_output() -> None:
+    """Point the closed streams at the null device, so that Python's own flush at exit cannot complain."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            try:
+                stream.flush()
+            except BrokenPipeError:
+                os.dup2(null, stream.fileno())
+    os.close(null)

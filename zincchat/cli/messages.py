@@ -1,0 +1,74 @@
+"""The conversation that ``run`` answers: from the prompt, ``--system`` and ``--messages``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROLES = ("system", "user", "assistant")
+
+
+def read_prompt(prompt: str) -> str:
+    """The prompt's text; "-" reads stdin."""
+    if prompt != "-":
+        return prompt
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"the text on stdin is not {error.encoding}", param_hint="PROMPT") from error
+
+
+def read_messages(file: Path) -> list[dict[str, str]]:
+    """The messages of a JSON file: a list of objects with a ``role`` and a ``content``, both text.
+
+    Raises click.BadParameter with the place of the first thing wrong.
+    """
+    try:
+        document = json.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise _bad(f"{file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise _bad(f"{file} is not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise _bad(f"{file} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise _bad(f"{file} is nested too deeply") from error
+    if not isinstance(document, list) or not document:
+        raise _bad(f"{file} must hold a JSON list with at least one message")
+    return [_checked(item, f"{file}: message {number}") for number, item in enumerate(document, start=1)]
+
+
+def _checked(item: Any, where: str) -> dict[str, str]:
+    if not isinstance(item, dict):
+        raise _bad(f'{where} must be an object like {{"role": "user", "content": "..."}}')
+    role, content = item.get("role"), item.get("content")
+    if role not in ROLES:
+        raise _bad(f"{where} has the role {role!r}; it must be one of {', '.join(ROLES)}")
+    if not isinstance(content, str):
+        raise _bad(f"{where} needs a text in 'content'")
+    return {"role": role, "content": content}
+
+
+def conversation(prompt: str | None, messages: Path | None, system: str | None) -> list[dict[str, str]]:
+    """The messages to render: ``--system`` first, then ``--messages``, then the prompt as the user's turn.
+
+    Raises click.UsageError where there is nothing to answer or two system prompts.
+    """
+    turns = read_messages(messages) if messages is not None else []
+    if system is not None:
+        if any(turn["role"] == "system" for turn in turns):
+            raise click.UsageError("--system is given and --messages holds a system message; leave one out")
+        turns.insert(0, {"role": "system", "content": system})
+    if prompt is not None:
+        turns.append({"role": "user", "content": read_prompt(prompt)})
+    if not turns or turns[-1]["role"] != "user":
+        raise click.UsageError("nothing to answer: give a PROMPT, or --messages that end with a user's")
+    return turns
+
+
+def _bad(message: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint="--messages")

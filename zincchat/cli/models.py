@@ -1,0 +1,106 @@
+"""``zincchat models``: the catalogue and what of it is on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zincchat.cli import options, output
+from zincchat.cli.errors import Failure
+
+if TYPE_CHECKING:
+    from zincchat.catalogue import CatalogueModel
+
+
+@click.group()
+@options.debug_option
+def models() -> None:
+    """List, fetch, find and remove the models that --model takes by name."""
+
+
+def _catalogue_model(name: str) -> CatalogueModel:
+    """The catalogue's entry; raises click.BadParameter, listing the names, for an unknown one."""
+    from zincchat import catalogue
+
+    model = catalogue.CATALOGUE.get(name)
+    if model is None:
+        known = ", ".join(catalogue.names())
+        raise click.BadParameter(f"unknown model {name!r}; the catalogue has {known}", param_hint="NAME")
+    return model
+
+
+@models.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@options.debug_option
+def list_models(as_json: bool) -> None:
+    """List the catalogue."""
+    from zincchat import catalogue
+
+    entries = catalogue.CATALOGUE.values()
+    if as_json:
+        output.print_json([_to_json(model) for model in entries])
+        return
+    rows = [
+        (
+            model.name,
+            model.description,
+            output.bytes_text(model.file_bytes),
+            model.licence,
+            str(model.path) if model.is_present else f"not here: zincchat models pull {model.name}",
+        )
+        for model in entries
+    ]
+    click.echo(output.table(("name", "model", "size", "licence", "file"), rows, numeric=(2,)))
+
+
+def _to_json(model: CatalogueModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "description": model.description,
+        "size_bytes": model.file_bytes,
+        "download_bytes": model.download_bytes,
+        "licence": model.licence,
+        "on_disk": model.is_present,
+        "path": str(model.path),
+    }
+
+
+@models.command(name="path")
+@click.argument("name")
+@options.debug_option
+def model_path(name: str) -> None:
+    """Print the path of NAME's file."""
+    model = _catalogue_model(name)
+    if not model.is_present:
+        raise Failure(f"model {name} is not on this machine; run 'zincchat models pull {name}'")
+    click.echo(str(model.path))
+
+
+@models.command()
+@click.argument("name")
+@options.debug_option
+def pull(name: str) -> None:
+    """Fetch NAME, checked by its SHA-256, into the data folder."""
+    model = _catalogue_model(name)
+    if model.is_present:
+        click.echo(f"{name} is already here: {model.path}", err=True)
+        return
+    from zincchat.setup.model import fetch_model
+
+    fetch_model(model)
+
+
+@models.command()
+@click.argument("name")
+@options.debug_option
+def remove(name: str) -> None:
+    """Delete NAME's file from the data folder."""
+    model = _catalogue_model(name)
+    try:
+        model.path.unlink()
+    except FileNotFoundError:
+        raise Failure(f"model {name} is not on this machine; there is nothing to remove") from None
+    except OSError as error:
+        raise Failure(f"{model.path} could not be removed: {error.strerror}") from error
+    click.echo(f"removed {model.path} ({output.bytes_text(model.file_bytes)})", err=True)

@@ -1,0 +1,90 @@
+"""How results are shown: JSON on stdout, aligned tables, and the figures that several commands state."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from zincchat.cli.versions import versions
+
+if TYPE_CHECKING:
+    from engine import DeviceInfo, Engine, TokenTiming
+
+# What a terminal would act on instead of showing: all C0 and C1 controls but tab and newline.
+_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; text keeps its own letters where the encoding allows."""
+    text = json.dumps(value, indent=2, ensure_ascii=not _stdout_is_unicode(), allow_nan=False)
+    sys.stdout.write(f"{text}\n")
+
+
+def _stdout_is_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def write_text(text: str) -> None:
+    """Show a piece of a reply at once; a terminal is spared control characters, a pipe gets all."""
+    if sys.stdout.isatty():
+        text = text.translate(_CONTROLS)
+    if not _stdout_is_unicode():
+        encoding = sys.stdout.encoding or "ascii"
+        text = text.encode(encoding, errors="replace").decode(encoding)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> str:
+    """Columns two spaces apart; those in ``numeric`` are aligned right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column in numeric else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def device_text(device: DeviceInfo) -> str:
+    """The device's name; a software one is called so, because its "GPU" is this computer's CPU."""
+    return f"{device.name} (software: runs on the CPU)" if device.is_software else device.name
+
+
+def provenance(engine: Engine, command: str) -> dict[str, Any]:
+    """The JSON fields that say what a measurement was made with."""
+    return {
+        "device": engine.device.name,
+        "driver": engine.device.driver,
+        "software_device": engine.device.is_software,
+        "model": engine.model.name,
+        "quantisation": engine.model.quantisation,
+        "versions": versions(engine.device.api_version),
+        "command": command,
+    }
+
+
+def decode_rate(timings: Sequence[TokenTiming]) -> float | None:
+    """Tokens per second over the clean tokens after the first, from the wall clock; None without any.
+
+    Token 0 comes from the prefill's logits, and a stamped token runs slower kernels.
+    """
+    periods_us = [timing.period_us for timing in timings if timing.index > 0 and timing.measured_by == "clean"]
+    total_us = sum(periods_us)
+    return len(periods_us) / total_us * 1e6 if total_us > 0 else None
+
+
+def rate_text(tokens_per_second: float | None) -> str:
+    """A rate with a sensible number of digits."""
+    if tokens_per_second is None:
+        return "-"
+    return f"{tokens_per_second:,.0f}" if tokens_per_second >= 100 else f"{tokens_per_second:.1f}"
+
+
+def bytes_text(count: int) -> str:
+    """A size in decimal units."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

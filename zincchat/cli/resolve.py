@@ -1,0 +1,40 @@
+"""From what ``--model`` says to a GGUF file on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zincchat.cli.errors import Failure
+
+
+def resolve_model(name: str | None) -> Path:
+    """The GGUF file that ``name`` means: a catalogue name, a path, or the default model for None.
+
+    A file that is called like a catalogue model needs a folder before it (``./smollm2-135m``).
+    Raises Failure for a catalogue model that is not on disk or a file that is missing, and
+    click.BadParameter, listing the catalogue, for a name that means nothing.
+    """
+    from zincchat import catalogue
+
+    if name is None:
+        name = catalogue.DEFAULT_MODEL
+    if name in catalogue.names():
+        model = catalogue.CATALOGUE[name]
+        if not model.is_present:
+            raise Failure(f"model {name} is not on this machine; run 'zincchat models pull {name}'")
+        return model.path
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if (path / "config.json").is_file():
+            raise Failure(f"{name} is a Hugging Face folder, which is not supported yet; give a GGUF file")
+        raise Failure(f"{name} is a folder; give a GGUF file")
+    if path.exists():
+        return path
+    if path.suffix or len(path.parts) > 1:
+        raise Failure(f"model file {name} does not exist")
+    known = ", ".join(catalogue.names())
+    raise click.BadParameter(
+        f"unknown model {name!r}; the catalogue has {known}; or give a GGUF file", param_hint="--model"
+    )

@@ -1,0 +1,157 @@
+"""``zincchat run``: one prompt, one reply."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zincchat.cli import options, output
+from zincchat.cli.errors import Invocation
+from zincchat.cli.loading import interruptible, open_engine
+from zincchat.cli.messages import conversation, read_prompt
+from zincchat.cli.resolve import resolve_model
+
+if TYPE_CHECKING:
+    from engine import Engine, Sampling, Session, TokenTiming
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """What one run produced; ``ttft_us`` is from the start of the prefill to the first token in hand."""
+
+    ids: list[int]
+    text: str
+    timings: list[TokenTiming]
+    ttft_us: float | None
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@click.option("--messages", type=click.Path(path_type=Path), metavar="FILE", help="A JSON list of role and content.")
+@click.option("--system", metavar="TEXT", help="The system prompt.")
+@click.option("--raw", is_flag=True, help="Give PROMPT to the model as it is, without the chat template.")
+@options.model_options
+@options.mode_options
+@options.sampling_options
+@click.option("--max-tokens", type=click.IntRange(min=1), default=256, show_default=True, metavar="N")
+@click.option("--ignore-eos", is_flag=True, help="Do not stop at the model's end token.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+@click.pass_obj
+def run(invocation: Invocation, **values: Any) -> None:
+    """Answer PROMPT once; "-" reads it from stdin."""
+    overrides = options.sampling_overrides(values)
+    text, turns = _input(values)
+    path = resolve_model(values["model"])
+    with open_engine(path, options.engine_settings(values)) as engine:
+        sampling = options.with_overrides(engine.sampling, overrides)
+        prompt_ids = engine.encode(text) if text is not None else engine.render(turns)
+        if not prompt_ids:
+            raise click.UsageError("the prompt is empty; the model needs at least one token")
+        session = engine.session()
+        with interruptible() as cancel:
+            reply = _generate(session, prompt_ids, sampling, values, cancel)
+        if values["as_json"]:
+            output.print_json(_to_json(engine, session, prompt_ids, sampling, reply, values, invocation))
+        else:
+            click.echo(_summary(engine, session, reply), err=True)
+
+
+def _input(values: dict[str, Any]) -> tuple[str | None, list[dict[str, str]]]:
+    """The raw text or, without --raw, the messages."""
+    if not values["raw"]:
+        return None, conversation(values["prompt"], values["messages"], values["system"])
+    if values["messages"] is not None or values["system"] is not None:
+        raise click.UsageError("--raw takes a PROMPT only, without --messages and --system")
+    if values["prompt"] is None:
+        raise click.UsageError("--raw needs a PROMPT")
+    return read_prompt(values["prompt"]), []
+
+
+def _generate(
+    session: Session, prompt_ids: list[int], sampling: Sampling, values: dict[str, Any], cancel: threading.Event
+) -> Reply:
+    """Prefill and decode; the text goes to stdout as it comes, unless JSON is asked for."""
+    shown = not values["as_json"]
+    ids: list[int] = []
+    pieces: list[str] = []
+    timings: list[TokenTiming] = []
+    ttft_us = None
+    started = time.perf_counter()
+    session.prefill(prompt_ids, cancel=cancel)
+    try:
+        for token in session.generate(
+            sampling, max_tokens=values["max_tokens"], ignore_eos=values["ignore_eos"], cancel=cancel
+        ):
+            if ttft_us is None:
+                ttft_us = (time.perf_counter() - started) * 1e6
+            ids.append(token.id)
+            pieces.append(token.text)
+            timings.append(token.timing)
+            if shown:
+                output.write_text(token.text)
+    finally:
+        if shown and pieces and not "".join(pieces).endswith("\n"):
+            output.write_text("\n")
+    return Reply(ids, "".join(pieces), timings, ttft_us)
+
+
+def _summary(engine: Engine, session: Session, reply: Reply) -> str:
+    """One line for stderr."""
+    stats = session.prefill_stats
+    prefill_rate = stats.tokens / stats.seconds if stats.seconds > 0 else None
+    parts = [
+        f"{len(reply.ids)} tokens at {output.rate_text(output.decode_rate(reply.timings))} tok/s",
+        f"prefill {stats.tokens} at {output.rate_text(prefill_rate)} tok/s",
+        f"first token after {reply.ttft_us / 1e3:,.0f} ms" if reply.ttft_us is not None else "no token",
+        f"{engine.mode}, barriers {engine.barriers}, {'fused' if engine.fusion else 'not fused'}",
+        output.device_text(engine.device),
+    ]
+    if session.finish_reason == "context":
+        parts.append(f"stopped: the context of {engine.context} tokens is full (--context)")
+    elif session.finish_reason == "length":
+        parts.append("stopped at --max-tokens")
+    return " · ".join(parts)
+
+
+def _to_json(
+    engine: Engine,
+    session: Session,
+    prompt_ids: list[int],
+    sampling: Sampling,
+    reply: Reply,
+    values: dict[str, Any],
+    invocation: Invocation,
+) -> dict[str, Any]:
+    stats = session.prefill_stats
+    return {
+        **output.provenance(engine, invocation.command),
+        "settings": {
+            "mode": engine.mode,
+            "fusion": engine.fusion,
+            "barriers": engine.barriers,
+            "context": engine.context,
+            "max_tokens": values["max_tokens"],
+            "ignore_eos": values["ignore_eos"],
+            "raw": values["raw"],
+            **dataclasses.asdict(sampling),
+        },
+        "prompt_ids": [int(id_) for id_ in prompt_ids],
+        "ids": reply.ids,
+        "text": reply.text,
+        "finish_reason": session.finish_reason,
+        "prefill": {
+            "tokens": stats.tokens,
+            "kept": stats.kept,
+            "seconds": stats.seconds,
+            "tok_s": stats.tokens / stats.seconds if stats.seconds > 0 else None,
+        },
+        "ttft_us": reply.ttft_us,
+        "decode_tok_s": output.decode_rate(reply.timings),
+        "tokens": [timing.to_json() for timing in reply.timings],
+    }
