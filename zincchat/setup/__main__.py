@@ -1,0 +1,37 @@
+"""``python -m zincchat.setup``: the default model and a Vulkan driver, each brought only where it is missing."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
+from zincchat.setup.console import say
+from zincchat.setup.driver import ensure_driver, remove_driver
+from zincchat.setup.model import fetch_model
+from zincchat.setup.report import reported
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the steps in order and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m zincchat.setup", description=__doc__)
+    parser.add_argument("--debug", action="store_true", help="show the raw output of a step that fails")
+    parser.add_argument("--remove-driver", action="store_true", help="remove the cached Vulkan driver and exit")
+    chosen = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    return reported(_remove if chosen.remove_driver else _prepare, debug=chosen.debug)
+
+
+def _prepare() -> None:
+    fetch_model(CATALOGUE[DEFAULT_MODEL])
+    ensure_driver()
+
+
+def _remove() -> None:
+    say("the cached Vulkan driver was removed" if remove_driver() else "there is no cached Vulkan driver")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
