@@ -41,7 +41,7 @@ _MS_COLUMNS = ("build", "record", "submit", "GPU", "idle", "kernels*", "bubbles*
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
 @options.model_options
 @click.pass_obj
-def bench(invocation: Invocation, **values: Any) -> None:
+def bench(invocation: Invocation, /, **values: Any) -> None:
     """Measure greedy decoding and prefill, each from an empty context; needs no tokenizer."""
     from zincchat.cli import benchmark
 
@@ -110,19 +110,16 @@ def _text(engine: Engine, result: dict[str, Any]) -> str:
         for run in result["runs"]
     ]
     run = result["runs"][0]
-    return "\n".join(
-        (
-            f"{result['model']} {result['quantisation']} on {output.device_text(engine.device)}, {result['driver']}",
-            f"prefill {result['prefill_tokens']}, decode {result['decode_tokens']}, "
-            f"median of {result['repeats']}; {run['dispatches']} dispatches a token, "
-            f"{'fused' if run['fusion'] else 'not fused'}",
-            f"memory: process {output.bytes_text(result['host_rss_bytes'])}, "
-            f"device {output.bytes_text(result['device_bytes'])}",
-            "",
-            output.table(header, rows, numeric=range(2, len(header))),
-            "ms a token; build, record and submit (patch included) are CPU thread time; * from stamped tokens",
-        )
-    )
+    model = f"{result['model']} {result['quantisation']}"
+    fusion = "fused" if run["fusion"] else "not fused"
+    host, device = output.bytes_text(result["host_rss_bytes"]), output.bytes_text(result["device_bytes"])
+    return f"""\
+{model} on {output.device_text(engine.device)}, {result["driver"]}
+prefill {result["prefill_tokens"]}, decode {result["decode_tokens"]}, median of {result["repeats"]}; \
+{run["dispatches"]} dispatches a token, {fusion}; memory: process {host}, device {device}
+
+{output.table(header, rows, numeric=range(2, len(header)))}
+ms a token; build, record and submit (patch included) are CPU thread time; * from stamped tokens"""
 
 
 def _ms(value_us: float | None) -> str:

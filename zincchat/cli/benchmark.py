@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from zincchat.panel.statistics import percentile
+
 if TYPE_CHECKING:
     from threading import Event
 
@@ -107,7 +109,7 @@ def _stamp_interval(usual: int, decode_tokens: int) -> int:
 
 def _random_ids(engine: Engine, count: int) -> list[int]:
     """``count`` valid ids, the same each time; what they are does not change the work."""
-    chooser = random.Random(_SEED)  # noqa: S311 - no secret
+    chooser = random.Random(_SEED)
     return [chooser.randrange(engine.model.vocab_size) for _ in range(count)]
 
 
@@ -152,22 +154,15 @@ def _decode(engine: Engine, first_id: int, count: int, cancel: Event) -> tuple[f
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, 5th and 95th percentile, linear between neighbours."""
-    return {"median": _quantile(values, 0.5), "p5": _quantile(values, 0.05), "p95": _quantile(values, 0.95)}
-
-
-def _quantile(values: Sequence[float], fraction: float) -> float:
+    """Median, 5th and 95th percentile of a non-empty list, linear between neighbours."""
     ordered = sorted(values)
-    place = fraction * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return {name: percentile(ordered, at) for name, at in (("median", 0.5), ("p5", 0.05), ("p95", 0.95))}
 
 
 def median(values: Sequence[float | None]) -> float | None:
     """The median of those that were measured; None where none was."""
-    measured = [value for value in values if value is not None]
-    return _quantile(measured, 0.5) if measured else None
+    measured = sorted(value for value in values if value is not None)
+    return percentile(measured, 0.5) if measured else None
 
 
 def run_figures(setting: Setting, samples: Samples, floor_tok_s: float | None) -> dict[str, Any]:

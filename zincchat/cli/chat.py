@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from zincchat.cli import options
 from zincchat.cli.errors import Failure
+from zincchat.cli.loading import device_argument
 from zincchat.cli.resolve import resolve_model
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+PROMPT_HISTORY = "prompt_history.jsonl"
 
 
 def open_chat(values: dict[str, Any]) -> None:
-    """Open the chat with the options given; raises Failure where there is no terminal to draw on."""
+    """Run the chat until it is left; raises Failure where there is no terminal to draw on.
+
+    The app loads the model itself, so that its progress and its failure show on the screen.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failure("the chat needs a terminal; for one reply use 'zincchat run PROMPT'")
-    options.sampling_overrides(values)
-    resolve_model(values["model"])
+    overrides = options.sampling_overrides(values)
+    path = resolve_model(values["model"])
 
     from zincchat.app import ChatApp
+    from zincchat.options import ChatOptions
+    from zincchat.paths import data_dir
+
+    ChatApp(
+        engine_opener(path, options.engine_settings(values), overrides),
+        ChatOptions(
+            system=values["system"] or "",
+            seed=overrides.get("seed"),
+            history_path=data_dir() / PROMPT_HISTORY,
+        ),
+    ).run()
+
+
+def engine_opener(path: Path, settings: dict[str, Any], overrides: dict[str, Any]) -> Callable[..., Engine]:
+    """What the app calls as ``open_engine(progress=...)`` in its engine thread.
+
+    ``overrides`` are the user's sampling values; they replace the model's own in ``engine.sampling``.
+    """
+
+    def open_engine(progress: Callable[[str, int, int], None] | None = None) -> Engine:
+        from engine import Engine
+
+        device = device_argument(settings.get("device"))
+        engine = Engine.open(path, progress=progress, **{**settings, "device": device})
+        engine.sampling = options.with_overrides(engine.sampling, overrides)
+        return engine
+
+    return open_engine

@@ -30,7 +30,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )
 @click.pass_context
-def zincchat(ctx: click.Context, **values: Any) -> None:
+def zincchat(ctx: click.Context, /, **values: Any) -> None:
     """Chat with a model on your GPU and see where each token's time goes.
 
     Without a command it opens the chat; the options below are the chat's.

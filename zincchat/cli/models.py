@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zincchat.cli import options, output
-from zincchat.cli.errors import Failure
+from zincchat.cli.errors import Failure, Invocation
 
 if TYPE_CHECKING:
     from zincchat.catalogue import CatalogueModel
@@ -80,15 +80,23 @@ def model_path(name: str) -> None:
 @models.command()
 @click.argument("name")
 @options.debug_option
-def pull(name: str) -> None:
+@click.pass_obj
+def pull(invocation: Invocation, /, name: str) -> None:
     """Fetch NAME, checked by its SHA-256, into the data folder."""
     model = _catalogue_model(name)
     if model.is_present:
         click.echo(f"{name} is already here: {model.path}", err=True)
         return
+    from zincchat.setup.errors import SetupError
     from zincchat.setup.model import fetch_model
 
-    fetch_model(model)
+    try:
+        path = fetch_model(model)
+    except SetupError as error:
+        if invocation.debug and error.detail:
+            click.echo(error.detail.rstrip(), err=True)
+        raise Failure(str(error)) from error
+    click.echo(f"{name} is at {path}", err=True)
 
 
 @models.command()
@@ -97,10 +105,12 @@ def pull(name: str) -> None:
 def remove(name: str) -> None:
     """Delete NAME's file from the data folder."""
     model = _catalogue_model(name)
+    from zincchat.setup.model import remove_model
+
     try:
-        model.path.unlink()
-    except FileNotFoundError:
-        raise Failure(f"model {name} is not on this machine; there is nothing to remove") from None
+        removed = remove_model(model)
     except OSError as error:
         raise Failure(f"{model.path} could not be removed: {error.strerror}") from error
+    if not removed:
+        raise Failure(f"model {name} is not on this machine; there is nothing to remove")
     click.echo(f"removed {model.path} ({output.bytes_text(model.file_bytes)})", err=True)

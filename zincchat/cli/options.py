@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
 
 
-class EngineName(click.ParamType):
+class EngineName(click.ParamType[Any]):
     """A name out of a tuple that ``engine`` exports, looked up only when one is given: importing it is slow."""
 
     def __init__(self, noun: str, exported_as: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import threading
 import time
 from pathlib import Path
@@ -43,7 +42,7 @@ class Reply:
 @click.option("--ignore-eos", is_flag=True, help="Do not stop at the model's end token.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.pass_obj
-def run(invocation: Invocation, **values: Any) -> None:
+def run(invocation: Invocation, /, **values: Any) -> None:
     """Answer PROMPT once; "-" reads it from stdin."""
     overrides = options.sampling_overrides(values)
     text, turns = _input(values)

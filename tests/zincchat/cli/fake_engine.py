@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -129,8 +129,8 @@ class FakeSession:
 class FakeEngine:
     """Stands in for ``engine.Engine``; ``opened`` holds the arguments of each call of ``open``."""
 
-    opened: list[dict[str, Any]] = []
-    last: FakeEngine
+    opened: ClassVar[list[dict[str, Any]]] = []
+    last: ClassVar[FakeEngine]
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.mode = settings["mode"]

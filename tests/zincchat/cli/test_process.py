@@ -1,0 +1,82 @@
+"""What only a process of its own shows: a closed pipe, Ctrl-C and the time to start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+
+# A process whose engine is the fake one. With ENDLESS its reply does not end before it is interrupted.
+PROGRAM = """
+import sys, time
+import pytest
+from tests.zincchat.cli import fake_engine
+from zincchat.cli import main
+
+fake_engine.install(pytest.MonkeyPatch())
+if {endless}:
+    generate = fake_engine.FakeSession.generate
+    def slowly(self, *arguments, **settings):
+        for token in generate(self, *arguments, **settings):
+            time.sleep(0.01)
+            yield token
+    fake_engine.FakeSession.generate = slowly
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def start(model: Path, *arguments: str, endless: bool = False) -> subprocess.Popen[bytes]:
+    """``zincchat ARGUMENTS`` with the fake engine."""
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(endless=endless), *arguments, "--model", str(model)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), os.environ.get("PYTHONPATH", "")))},
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "Hi", "--max-tokens", "100000", "--ignore-eos"],
+        ["run", "Hi", "--max-tokens", "2000", "--ignore-eos", "--json"],
+    ],
+)
+def test_a_closed_pipe_ends_quietly(default_model: Path, arguments: list[str]) -> None:
+    process = start(default_model, *arguments)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 141
+    process.stderr.close()
+
+
+def test_ctrl_c_stops_with_one_line_and_keeps_the_text(default_model: Path) -> None:
+    process = start(default_model, "run", "Hi", "--max-tokens", "1000000", "--ignore-eos", endless=True)
+    assert process.stdout is not None
+    first = process.stdout.read(5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert first == b"Hello"
+    assert out.endswith(b"\n")
+    assert err == b"zincchat: interrupted\n"
+    assert process.returncode == 130
+
+
+def test_starting_loads_neither_the_engine_nor_the_app(default_model: Path) -> None:
+    program = (
+        "import sys; from zincchat.cli import main; main(['models', 'list']); "
+        "print([name for name in ('numpy', 'vulkan', 'textual', 'tokenizers', 'psutil') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
