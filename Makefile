@@ -10,7 +10,7 @@ ARGS ?=
 .PHONY: setup chat test check bench soak screenshot lock clean
 
 setup:
-	@for python in python3 python3.13 python3.12 python3.11; do \
+	@found=; for python in python3 python3.13 python3.12 python3.11; do \
 	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \

@@ -11,7 +11,7 @@ _GENERIC_SUITES = {"stable", "testing", "unstable", "sid"}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A package archive: its address, and the ``Signed-By`` value (a keyring or key text) that apt trusts it by, or ''."""
+    """A package archive; ``signed_by`` is the keyring or the key text that apt trusts it by, empty for apt's default."""
 
     uri: str
     suites: tuple[str, ...]
@@ -65,8 +65,8 @@ def _stanza_form(text: str) -> list[Source]:
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in {"no", "false"}:
             continue
         suites, components = (tuple(fields.get(name, "").split()) for name in ("suites", "components"))
-        for uri in fields.get("uris", "").split():
-            found.append(Source(uri, suites, components, fields.get("signed-by", "")))
+        signed_by = fields.get("signed-by", "")
+        found += [Source(uri, suites, components, signed_by) for uri in fields.get("uris", "").split()]
     return found
 
 

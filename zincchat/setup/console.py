@@ -19,7 +19,7 @@ def megabytes(size_bytes: int) -> str:
 
 @contextmanager
 def progress(label: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A bar towards ``total_bytes`` on a terminal, else a line each quarter; call what it yields with the bytes so far."""
+    """A bar towards ``total_bytes`` on a terminal, else a line each quarter; it yields what takes the bytes so far."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn

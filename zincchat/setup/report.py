@@ -12,7 +12,7 @@ FAILED, INTERRUPTED = 1, 130
 
 
 def reported(step: Callable[[], None], *, debug: bool) -> int:
-    """Run ``step``; say in one line why it failed (the raw output above it, under ``debug``) and return the exit code."""
+    """Run ``step`` and return the exit code; say in one line why it failed, the raw output above it under ``debug``."""
     try:
         step()
     except SetupError as error:
