@@ -11,7 +11,7 @@ _GENERIC_SUITES = {"stable", "testing", "unstable", "sid"}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A package archive; ``signed_by`` is the keyring or the key text that apt trusts it by, empty for apt's default."""
+    """A package archive; ``signed_by`` is the keyring or the key text apt trusts it by, empty for its default."""
 
     uri: str
     suites: tuple[str, ...]

@@ -82,12 +82,13 @@ def _make(folder: Path) -> None:
 
 
 def _install(checkout: Path, python: Path) -> None:
-    say("installing the locked dependencies into .venv")
+    say("installing the locked dependencies into .venv (about 300 MB on the disk)")
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
-    for arguments in (
+    steps: tuple[list[str], ...] = (
         ["--require-hashes", "--retries", "2", "-r", "requirements.lock"],
         ["--no-build-isolation", "--editable", "."],
-    ):
+    )
+    for arguments in steps:
         done = child.run([*install, *arguments], environment=pip.environment(), folder=checkout)
         if done.status != 0:
             raise SetupError(f"the dependencies were not installed: {pip.reason(done.output)}", done.output)

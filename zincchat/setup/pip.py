@@ -9,7 +9,7 @@ _REASONS = (
     (r"No space left on device|Disk quota exceeded", "the disk is full: free some space"),
     (r"HASHES|do not match the hashes|Hashes are required", "a download does not match its hash in requirements.lock"),
     (
-        r"(NewConnection|NameResolution|Proxy|SSL)Error|Temporary failure|Connection refused|[Tt]imed? ?out|Max retries",
+        r"(NewConnection|NameResolution|Proxy|SSL)Error|Temporary fail|Connection refused|[Tt]imed? ?out|Max retries",
         "the package index cannot be reached: check the network connection",
     ),
     (r"No matching distribution|Could not find a version", "the package index does not have it: check pip's settings"),
