@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 PROMPT_HISTORY = "prompt_history.jsonl"
 
 
-def open_chat(values: dict[str, Any]) -> None:
-    """Run the chat until it is left; raises Failure where there is no terminal to draw on.
+def has_terminal() -> bool:
+    """Whether keys can be read and a screen drawn; Textual draws on stderr."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def open_chat(values: dict[str, Any]) -> int:
+    """Run the chat until it is left and return its exit code; raises Failure without a terminal to draw on.
 
     The app loads the model itself, so that its progress and its failure show on the screen.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not has_terminal():
         raise Failure("the chat needs a terminal; for one reply use 'zincchat run PROMPT'")
     overrides = options.sampling_overrides(values)
     path = resolve_model(values["model"])
@@ -32,14 +37,16 @@ def open_chat(values: dict[str, Any]) -> None:
     from zincchat.options import ChatOptions
     from zincchat.paths import data_dir
 
-    ChatApp(
+    app = ChatApp(
         engine_opener(path, options.engine_settings(values), overrides),
         ChatOptions(
             system=values["system"] or "",
             seed=overrides.get("seed"),
             history_path=data_dir() / PROMPT_HISTORY,
         ),
-    ).run()
+    )
+    app.run()
+    return app.return_code or 0
 
 
 def engine_opener(path: Path, settings: dict[str, Any], overrides: dict[str, Any]) -> Callable[..., Engine]:

@@ -36,8 +36,7 @@ def zincchat(ctx: click.Context, /, **values: Any) -> None:
     Without a command it opens the chat; the options below are the chat's.
     """
     if ctx.invoked_subcommand is None:
-        open_chat(values)
-        return
+        ctx.exit(open_chat(values))
     hand_down(ctx, values)
 
 
