@@ -38,7 +38,7 @@ Acquire::IndexTargets::deb::Packages {
 _REASONS = (
     (r"No space left on device|enough free space", "the disk is full: free some space"),
     (
-        r"Could not (resolve|connect)|Temporary fail|Connection (refused|failed)|[Uu]n(able to connect|reachable)|timed out",
+        r"Could not (resolve|connect)|Connection (refused|failed)|[Uu]n(able to connect|reachable)|timed out",
         "the mirror cannot be reached: check the network connection",
     ),
     (

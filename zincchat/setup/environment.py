@@ -83,7 +83,8 @@ def _make(folder: Path) -> None:
 
 def _install(checkout: Path, python: Path) -> None:
     say("installing the locked dependencies into .venv (about 300 MB on the disk)")
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install += ["--no-input", "--no-deps"]
     steps: tuple[list[str], ...] = (
         ["--require-hashes", "--retries", "2", "-r", "requirements.lock"],
         ["--no-build-isolation", "--editable", "."],
