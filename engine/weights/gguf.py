@@ -7,6 +7,8 @@ tens of milliseconds, and no count or length is believed before it is compared w
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import mmap
 import os
@@ -94,10 +96,8 @@ class GGUFFile:
         """Unmap the file; views that ``data`` gave out keep it mapped until the last of them is gone."""
         mapping, self._mapping = self._mapping, None
         if mapping is not None:
-            try:
+            with contextlib.suppress(BufferError):  # a view is still alive: the map goes with it
                 mapping.close()
-            except BufferError:  # a view is still alive: the map goes with it
-                pass
 
     def __enter__(self) -> Self:
         return self
@@ -288,7 +288,7 @@ class _Header:
         if needed_bytes > self._end:
             self._fail(f"truncated: {needed_bytes} bytes needed, {self._end} there: download it again")
         in_order = sorted(tensors.values(), key=lambda info: info.offset)
-        for before, after in zip(in_order, in_order[1:], strict=False):
+        for before, after in itertools.pairwise(in_order):
             if before.offset + before.size_bytes > after.offset:
                 self._fail(f"tensors {before.name!r} and {after.name!r} overlap; {DOWNLOAD_AGAIN}")
         return tensors

@@ -1,0 +1,30 @@
+"""Token ids to text, one at a time."""
+
+from __future__ import annotations
+
+import codecs
+
+from engine.text.tokenizer import Tokenizer
+
+
+class TextStream:
+    """An incremental detokeniser: a character that spans tokens is held back until it is whole.
+
+    Special tokens give no text. The cost of a token does not grow with the text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, id: int) -> str:
+        """The text that token ``id`` completes; may be empty."""
+        if self._tokenizer.is_special(id):
+            return ""
+        return self._decoder.decode(self._tokenizer.token_bytes(id))
+
+    def flush(self) -> str:
+        """What is still held back, U+FFFD for a character that never became whole; the stream starts anew."""
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return rest
