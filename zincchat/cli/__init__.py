@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -14,6 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from zincchat.cli.errors import Invocation, run_guarded
     from zincchat.cli.group import zincchat
 
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as in `zincchat ... 2>&-`
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     arguments = list(sys.argv[1:] if argv is None else argv)
     invocation = Invocation(arguments)
 

@@ -65,7 +65,7 @@ def describe(error: Exception) -> str:
     if isinstance(engine_error, type) and isinstance(error, engine_error):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        return f"{error.filename or 'the output'}: {error.strerror}"
     if isinstance(error, MemoryError):
         return "out of memory; try a smaller --context or a smaller model"
     return f"unexpected {type(error).__name__}: {error} (add --debug for the cause)"
@@ -78,18 +78,18 @@ def _report(message: str, code: int, error: Exception | None = None, debug: bool
             traceback.print_exception(error, file=sys.stderr)
         click.echo(f"zincchat: {' '.join(message.split())}", err=True)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         _silence_output()
     return code
 
 
 def _silence_output() -> None:
-    """Point the closed streams at the null device, so that Python's own flush at exit cannot complain."""
+    """Point the streams that take no more at the null device, so that Python's own flush at exit cannot complain."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             try:
                 stream.flush()
-            except BrokenPipeError:
+            except OSError:
                 os.dup2(null, stream.fileno())
     os.close(null)

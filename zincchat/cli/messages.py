@@ -13,13 +13,22 @@ ROLES = ("system", "user", "assistant")
 
 
 def read_prompt(prompt: str) -> str:
-    """The prompt's text; "-" reads stdin."""
+    """The prompt's text; "-" reads stdin. Raises click.BadParameter for bytes that are not text."""
     if prompt != "-":
-        return prompt
+        return _text(prompt, "PROMPT")
     try:
-        return sys.stdin.read()
+        return _text(sys.stdin.read(), "stdin")
     except UnicodeDecodeError as error:
-        raise click.BadParameter(f"the text on stdin is not {error.encoding}", param_hint="PROMPT") from error
+        raise click.BadParameter(f"the text on it is not {error.encoding}", param_hint="stdin") from error
+
+
+def _text(text: str, where: str) -> str:
+    """``text`` itself; lone surrogates stand for bytes that are no UTF-8, and no tokenizer takes them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter("the text is not valid UTF-8", param_hint=where) from error
+    return text
 
 
 def read_messages(file: Path) -> list[dict[str, str]]:
@@ -50,7 +59,7 @@ def _checked(item: Any, where: str) -> dict[str, str]:
         raise _bad(f"{where} has the role {role!r}; it must be one of {', '.join(ROLES)}")
     if not isinstance(content, str):
         raise _bad(f"{where} needs a text in 'content'")
-    return {"role": role, "content": content}
+    return {"role": role, "content": _text(content, where)}
 
 
 def conversation(prompt: str | None, messages: Path | None, system: str | None) -> list[dict[str, str]]:
@@ -62,7 +71,7 @@ def conversation(prompt: str | None, messages: Path | None, system: str | None) 
     if system is not None:
         if any(turn["role"] == "system" for turn in turns):
             raise click.UsageError("--system is given and --messages holds a system message; leave one out")
-        turns.insert(0, {"role": "system", "content": system})
+        turns.insert(0, {"role": "system", "content": _text(system, "--system")})
     if prompt is not None:
         turns.append({"role": "user", "content": read_prompt(prompt)})
     if not turns or turns[-1]["role"] != "user":

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 # What a terminal would act on instead of showing: all C0 and C1 controls but tab and newline.
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 
-_PIECE = 1024  # characters: at most 4 bytes each, so within PIPE_BUF
+_PIECE_BYTES = 4096  # PIPE_BUF
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; text keeps its own letters where the encoding allows."""
-    text = json.dumps(value, indent=2, ensure_ascii=not _stdout_is_unicode(), allow_nan=False)
+    """One JSON document on stdout, in ASCII whatever the locale."""
+    text = json.dumps(value, indent=2, allow_nan=False)
     text += "\n"
     # Under PYTHONUNBUFFERED a partial write is not resumed: pieces that a pipe takes whole lose nothing.
-    for start in range(0, len(text), _PIECE):
-        sys.stdout.write(text[start : start + _PIECE])
+    for start in range(0, len(text), _PIECE_BYTES):
+        sys.stdout.write(text[start : start + _PIECE_BYTES])
 
 
 def _stdout_is_unicode() -> bool:

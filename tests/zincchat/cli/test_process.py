@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,14 +31,18 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+def command(*arguments: str, endless: bool = False) -> list[str]:
+    """``zincchat ARGUMENTS`` with the fake engine; run it in the repository's root."""
+    return [sys.executable, "-c", PROGRAM.format(endless=endless), *arguments]
+
+
 def start(model: Path, *arguments: str, endless: bool = False) -> subprocess.Popen[bytes]:
-    """``zincchat ARGUMENTS`` with the fake engine."""
+    """That command on ``model``, running, with pipes."""
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(endless=endless), *arguments, "--model", str(model)],
+        command(*arguments, "--model", str(model), endless=endless),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), os.environ.get("PYTHONPATH", "")))},
     )
 
 
@@ -57,6 +61,21 @@ def test_a_closed_pipe_ends_quietly(default_model: Path, arguments: list[str]) -
     assert process.stderr.read() == b""
     assert process.wait(60) == 141
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["run", "Hi"], ["run", "Hi", "--json"], ["models", "list"]])
+def test_a_full_disk_behind_the_output_is_one_line(default_model: Path, arguments: list[str]) -> None:
+    if arguments[0] == "run":
+        arguments = [*arguments, "--model", str(default_model)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, cwd=REPOSITORY, timeout=60)
+    assert (done.returncode, done.stderr) == (1, b"zincchat: the output: No space left on device\n")
+
+
+def test_closed_standard_streams_are_no_error(default_model: Path) -> None:
+    line = shlex.join(command("run", "Hi", "--model", str(default_model)))
+    done = subprocess.run(["sh", "-c", f"{line} 2>&- <&-"], stdout=subprocess.PIPE, cwd=REPOSITORY, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"Hello world!\n")
 
 
 def test_ctrl_c_stops_with_one_line_and_keeps_the_text(default_model: Path) -> None:
