@@ -1,0 +1,251 @@
+"""An engine without a GPU: it obeys the public API and makes up plausible timings, so that the app can be tested."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from engine import BARRIERS, MODES, Cancelled, EngineError, Sampling, TokenTiming
+
+ANSWER = """A pipeline barrier makes one kernel's writes visible to the next before it starts.
+On a batch of one nothing else is running, so the GPU *waits*:
+
+| kernel     | waits for |
+| ---------- | --------- |
+| attention  | QKV       |
+| down proj. | SwiGLU    |
+
+In code:
+
+```c
+vkCmdPipelineBarrier2(commands, &dependency);
+vkCmdDispatch(commands, groups, 1, 1);
+```
+
+- record once,
+- patch the parameters,
+- submit again.
+"""
+STAMP_EVERY = 16
+VOCAB_SIZE = 49152
+
+
+class FakeEngine:
+    """``answer`` is spoken again and again where ``repeat``; ``fail_at`` is the token at which the device is lost."""
+
+    def __init__(
+        self,
+        answer: str = ANSWER,
+        *,
+        repeat: bool = False,
+        token_s: float = 0.001,
+        prefill_tok_s: float = 1e6,
+        context: int = 2048,
+        software: bool = True,
+        can_chat: bool = True,
+        fail_at: int | None = None,
+        has_clock: bool = True,
+    ) -> None:
+        self.owner = threading.get_ident()
+        self.mode, self.fusion, self.barriers = "reuse", True, "needed"
+        self.context = context
+        self.model = SimpleNamespace(
+            name="SmolLM2-135M-Instruct",
+            path="model.gguf",
+            architecture="llama",
+            quantisation="Q4_1",
+            parameters=134_515_008,
+            file_bytes=98_000_000,
+            trained_context=8192,
+            vocab_size=VOCAB_SIZE,
+            layers=30,
+            can_chat=can_chat,
+        )
+        self.device = SimpleNamespace(
+            index=0,
+            name="llvmpipe (LLVM 20.1.2, 256 bits)" if software else "NVIDIA H200",
+            kind="cpu" if software else "discrete",
+            driver="llvmpipe Mesa 26.0.0",
+            api_version="1.4.354",
+            memory_bytes=2**31,
+            is_software=software,
+        )
+        self.device_bytes, self.weight_bytes = 160_000_000, 97_000_000
+        self.builds = self.recordings = 0
+        self.sampling = Sampling(temperature=0.2, top_p=0.9)
+        self.stop_ids = frozenset({2})
+        self.closed = False
+        self.prompts: list[list[dict[str, str]]] = []
+        self.samplings: list[Sampling] = []
+        self.timings: list[TokenTiming] = []
+        self._answer, self._repeat = answer, repeat
+        self._token_s, self._prefill_tok_s = token_s, prefill_tok_s
+        self.fail_at = fail_at
+        self.has_clock = has_clock
+
+    def render(self, messages: list[dict[str, str]]) -> list[int]:
+        """One id a word, and three for each message's frame."""
+        self._check_thread()
+        self.prompts.append([dict(message) for message in messages])
+        ids = []
+        for message in messages:
+            ids += [1, *(zlib.crc32(word.encode()) % VOCAB_SIZE for word in message["content"].split()), 2, 3]
+        return ids
+
+    def session(self) -> FakeSession:
+        self._check_thread()
+        return FakeSession(self)
+
+    def request_stamps(self) -> None:
+        """Nothing to ask for: every 16th token is stamped."""
+
+    def close(self) -> None:
+        self._check_thread()
+        self.closed = True
+
+    def pieces(self) -> list[str]:
+        return re.findall(r"\s*\S{1,4}|\s+$", self._answer) * (1000 if self._repeat else 1)
+
+    def _check_thread(self) -> None:
+        assert threading.get_ident() == self.owner, "the engine was called from another thread than the one that opened it"
+
+    def make_timing(self, index: int, settings: tuple[str, bool, str], changed: bool) -> TokenTiming:
+        """Times of an H200-like device (or one 60 times slower), which depend on the settings alone and the index."""
+        mode, fusion, barriers = settings
+        slow = 60.0 if self.device.is_software else 1.0
+        dispatches = 151 if fusion else 301
+        barrier_count = dispatches if barriers == "every" else dispatches - 60
+        stamped = index % STAMP_EVERY == STAMP_EVERY - 1
+        record = mode == "rerecord" or changed
+        build_us, record_us = (500.0, 1700.0 + index % 7 * 20) if record else (0.0, 0.0)
+        patch_us, submit_us, readback_us = 4.0, 22.0, 5.0
+        kernels_us = (400.0 + index % 5 * 4) * slow * (1.06 if stamped else 1.0)
+        bubbles_us = barrier_count * 1.7 * slow
+        idle_us = build_us + record_us + patch_us + submit_us + readback_us + 30.0
+        self.recordings += record
+        return TokenTiming(
+            index=index,
+            mode=mode,
+            fusion=fusion,
+            barriers=barriers,
+            rerecorded=record,
+            dispatches=dispatches,
+            barrier_count=barrier_count,
+            period_us=idle_us + kernels_us + bubbles_us + 12.0,
+            exposed_cpu_us=idle_us,
+            build_us=build_us,
+            record_us=record_us,
+            patch_us=patch_us,
+            submit_us=submit_us,
+            wait_us=3.0,
+            readback_us=readback_us,
+            build_wall_us=build_us * 1.1,
+            record_wall_us=record_us * 1.1,
+            patch_wall_us=patch_us,
+            submit_wall_us=submit_us,
+            wait_wall_us=kernels_us + bubbles_us,
+            readback_wall_us=readback_us,
+            gpu_total_us=kernels_us + bubbles_us,
+            gpu_idle_before_us=idle_us,
+            kernels_us=kernels_us if stamped and self.has_clock else None,
+            bubbles_us=bubbles_us if stamped and self.has_clock else None,
+            pieces_us=None,
+            measured_by="twin" if stamped else "clean",
+            bubbles_range_us=(bubbles_us * 0.8, bubbles_us * 1.3) if stamped and not self.has_clock else None,
+        )
+
+
+class FakeSession:
+    """Counts positions and sleeps instead of computing."""
+
+    def __init__(self, engine: FakeEngine) -> None:
+        self.ids: list[int] = []
+        self.finish_reason: str | None = None
+        self.prefill_stats = SimpleNamespace(tokens=0, kept=0, seconds=0.0)
+        self._engine = engine
+
+    @property
+    def position(self) -> int:
+        return len(self.ids)
+
+    def prefill(
+        self,
+        ids: list[int],
+        cancel: threading.Event | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> np.ndarray:
+        self._engine._check_thread()
+        if len(ids) > self._engine.context:
+            raise EngineError(f"the prompt has {len(ids)} tokens; the context holds {self._engine.context}")
+        kept = next((at for at, (a, b) in enumerate(zip(self.ids, ids, strict=False)) if a != b), len(self.ids))
+        kept = min(kept, len(ids) - 1)
+        self.ids = ids[:kept]
+        started = time.perf_counter()
+        while self.position < len(ids):
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("prefill cancelled")
+            chunk = ids[self.position : self.position + 32]
+            time.sleep(len(chunk) / self._engine._prefill_tok_s)
+            self.ids += chunk
+            if progress is not None:
+                progress(self.position, len(ids))
+        seconds = time.perf_counter() - started
+        self.prefill_stats = SimpleNamespace(tokens=len(ids) - kept, kept=kept, seconds=seconds)
+        return np.zeros(VOCAB_SIZE, np.float32)
+
+    def generate(
+        self,
+        sampling: Sampling,
+        max_tokens: int = 256,
+        ignore_eos: bool = False,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[Any]:
+        engine = self._engine
+        engine.samplings.append(sampling)
+        self.finish_reason = None
+        before: tuple[str, bool, str] | None = None
+        for index, piece in enumerate(engine.pieces()):
+            engine._check_thread()
+            if cancel is not None and cancel.is_set():
+                self.finish_reason = "cancelled"
+                return
+            if index == max_tokens or self.position >= engine.context:
+                self.finish_reason = "length" if index == max_tokens else "context"
+                return
+            if engine.fail_at == index:
+                engine.fail_at = None
+                raise EngineError("the device was lost: close other programs that use it, then send again")
+            time.sleep(engine._token_s)
+            settings = (engine.mode, engine.fusion, engine.barriers)
+            timing = engine.make_timing(index, settings, before != settings)
+            before = settings
+            engine.timings.append(timing)
+            self.ids.append(zlib.crc32(piece.encode()) % VOCAB_SIZE)
+            yield SimpleNamespace(id=self.ids[-1], text=piece, timing=timing)
+        self.finish_reason = "stop"
+
+
+def opener(load_s: float = 0.0, fail: str | None = None, **settings: Any) -> Callable[..., FakeEngine]:
+    """A stand-in for a bound Engine.open; ``made`` on it is the last engine opened."""
+
+    def open_engine(progress: Callable[[str, int, int], None] | None = None) -> FakeEngine:
+        report = progress or (lambda stage, done, total: None)
+        report("device", 1, 1)
+        steps = 20
+        for stage, total in (("kernels", 40), ("weights", 98_000_000)):
+            for step in range(1, steps + 1):
+                time.sleep(load_s / steps / 2)
+                report(stage, total * step // steps, total)
+        if fail is not None:
+            raise EngineError(fail)
+        open_engine.made = FakeEngine(**settings)  # type: ignore[attr-defined]
+        return open_engine.made  # type: ignore[attr-defined,no-any-return]
+
+    return open_engine

@@ -1,0 +1,289 @@
+"""The chat app: what the user does goes to the engine thread, what that reports goes on screen."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from zincchat import engine_events as ev
+from zincchat.chat.conversation import Conversation
+from zincchat.chat.prompt_history import PromptHistory
+from zincchat.chat.slash import COMMANDS, parse
+from zincchat.commands import Commands
+from zincchat.engine_thread import EngineThread, ReplyRequest
+from zincchat.options import ChatOptions
+from zincchat.panel.token_history import Settings
+from zincchat.panel_controller import PanelController
+from zincchat.widgets.load_line import LoadLine
+from zincchat.widgets.panel_line import PanelLine
+from zincchat.widgets.prompt import Prompt
+from zincchat.widgets.reply import Reply
+from zincchat.widgets.side_panel import SidePanel
+from zincchat.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+DRAINS_PER_SECOND = 12
+
+
+class ChatApp(App[None]):
+    """A chat with one model. ``open_engine`` is called as ``open_engine(progress=...)`` in the engine thread.
+
+    Where the model cannot be loaded, the app exits with return code 1 and prints the one line that says why.
+    """
+
+    TITLE = "zincchat"
+    CSS_PATH: ClassVar[list[str]] = [
+        "app.tcss",
+        *(
+            f"widgets/{name}.tcss"
+            for name in (
+                "figures",
+                "load_line",
+                "panel_header",
+                "panel_line",
+                "prompt",
+                "reply",
+                "side_panel",
+                "token_bars",
+                "transcript",
+            )
+        ),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "do('help')", "Help", key_display="F1"),
+        Binding("f2,ctrl+o", "do('mode')", "Mode", key_display="F2"),
+        Binding("f3,ctrl+t", "do('fusion')", "Fusion", key_display="F3"),
+        Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4"),
+        Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5"),
+        Binding("f8,ctrl+s", "do('freeze')", "Freeze", key_display="F8"),
+        Binding("f9,ctrl+g", "do('scale')", "Scale", key_display="F9"),
+        Binding("escape", "do('stop')", "Stop", key_display="Esc"),
+        Binding("ctrl+n", "do('new')", "New chat", show=False),
+        Binding("ctrl+r", "do('regen')", "Regenerate", show=False),
+    ]
+
+    def __init__(self, open_engine: Callable[..., Engine], options: ChatOptions | None = None) -> None:
+        """Prepare; the model starts to load when the app runs."""
+        super().__init__()
+        self.options = options or ChatOptions()
+        self.conversation = Conversation(self.options.system)
+        self.prompt_history = PromptHistory(self.options.history_path)
+        self.engine_thread = EngineThread(open_engine)
+        self.panel = PanelController(self, self.options.panel)
+        self.commands = Commands(self)
+        self.reply: Reply | None = None
+        self.last_reply: Reply | None = None
+        self._seed = self.options.seed if self.options.seed is not None else secrets.randbits(63)
+        self._requests = 0
+
+    def compose(self) -> ComposeResult:
+        """Chat on the left, panel on the right, keys below."""
+        with Horizontal(id="body"):
+            with Vertical(id="chat"):
+                yield Transcript()
+                yield LoadLine()
+                yield PanelLine()
+                yield Static("", id="status", markup=False)
+                yield Prompt(self.prompt_history)
+            yield SidePanel()
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        """Start loading and draining."""
+        self.query_one(Prompt).focus()
+        self.panel.lay_out()
+        if self.prompt_history.problem:
+            self.say(self.prompt_history.problem)
+        self.engine_thread.start()
+        self.set_interval(1 / DRAINS_PER_SECOND, self._drain)
+
+    def on_unmount(self) -> None:
+        """Close the engine before the process ends."""
+        self.engine_thread.stop()
+
+    def on_resize(self) -> None:
+        """Choose between the panel and its one line."""
+        self.panel.lay_out()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The slash commands, then Textual's own."""
+        for command in COMMANDS:
+            yield SystemCommand(f"/{command.name}", command.help, lambda name=command.name: self.action_do(name))
+        yield from (entry for entry in super().get_system_commands(screen) if entry.title != "Quit")
+
+    @property
+    def replying(self) -> bool:
+        """Whether a reply is being generated or waits for the model to load."""
+        return self.reply is not None
+
+    def say(self, line: str, error: bool = False) -> None:
+        """Show one line above the prompt until the next message or command; an empty one removes it."""
+        status = self.query_one("#status", Static)
+        status.set_class(error, "error")
+        status.display = bool(line)
+        status.update(line)
+
+    def action_do(self, name: str) -> None:
+        """Run a slash command without an argument, from a key or the palette."""
+        problem = self.commands.run(name, "")
+        self.say(problem or self.commands.message, error=bool(problem))
+
+    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
+        """Run a command or send a message; text that cannot be taken stays in the prompt."""
+        self.say("")
+        prompt = self.query_one(Prompt)
+        command = parse(event.text)
+        if command is not None:
+            if problem := self.commands.run(command.name, command.argument):
+                self.say(problem, error=True)
+                return
+            self.say(self.commands.message)
+        elif not event.text.strip():
+            return
+        elif self.replying:
+            self.say("a reply is under way: Esc stops it, then Enter sends this")
+            return
+        else:
+            self.send(event.text.strip())
+        self.prompt_history.add(event.text.strip())
+        if prompt.text == event.text:
+            prompt.clear()
+        if self.prompt_history.problem:
+            self.say(self.prompt_history.problem)
+            self.prompt_history.problem = None
+
+    def send(self, text: str) -> None:
+        """Ask ``text``."""
+        self.query_one(Transcript).add_question(text)
+        self.conversation.ask(text)
+        self.request_reply()
+
+    def request_reply(self) -> None:
+        """Have the newest turn answered."""
+        engine = self.panel.view.engine
+        self.reply = self.last_reply = self.query_one(Transcript).add_reply(engine.model.name if engine else "model")
+        if engine is None:
+            self.say("sent as soon as the model has loaded")
+        self._requests += 1
+        self.engine_thread.request(
+            ReplyRequest(
+                self._requests,
+                self.conversation.prompt(),
+                self.options.sampling,
+                (self._seed + self._requests - 1) % 2**64,
+                self.options.max_tokens,
+                time.perf_counter(),
+                threading.Event(),
+            )
+        )
+
+    def stop_reply(self) -> None:
+        """Have the reply stopped; a message still waiting for the model goes back to the prompt."""
+        self.engine_thread.cancel()
+        if self.replying and self.panel.view.engine is None:
+            self._take_back()
+
+    def forget_reply(self) -> None:
+        """Cancel the reply under way and ignore whatever of it still comes."""
+        self.engine_thread.cancel()
+        self.reply = None
+
+    def _take_back(self) -> None:
+        """Undo sending the newest message: its text returns to the prompt, or to the history if that is in use."""
+        if self.reply is not None:
+            self.reply.remove()
+        self.reply = self.last_reply = None
+        text = self.conversation.take_back()
+        self.query_one(Transcript).remove_last_question()
+        prompt = self.query_one(Prompt)
+        if not prompt.text.strip():
+            prompt.replace_text(text)
+
+    def _drain(self) -> None:
+        events = self.engine_thread.events
+        while events:
+            self._take(events.popleft())
+        self.panel.refresh_if_changed()
+
+    def _take(self, event: ev.Event) -> None:
+        match event:
+            case ev.LoadProgress():
+                self.query_one(LoadLine).show(event)
+            case ev.Loaded():
+                self._loaded(event)
+            case ev.LoadFailed():
+                self.prompt_history.add(self.query_one(Prompt).text.strip())
+                self.exit(return_code=1, message=event.problem)
+            case _ if event.request == self._requests and self.reply is not None:
+                self._take_reply_event(event, self.reply)
+
+    def _loaded(self, event: ev.Loaded) -> None:
+        self.query_one(LoadLine).display = False
+        if not event.model.can_chat:
+            self.exit(
+                return_code=1,
+                message=f"{event.model.name} has no tokenizer or chat template, so it cannot chat; "
+                "choose another --model (zincchat bench needs neither)",
+            )
+            return
+        self.panel.loaded(event, Settings(event.mode, event.fusion, event.barriers))
+        software = '\nThis is a software device: its "GPU" is this CPU.' if event.device.is_software else ""
+        self.query_one(Transcript).show_device(
+            f"{event.model.name} {event.model.quantisation} on {event.device.name}{software}"
+        )
+        if self.replying:
+            self.say("")
+
+    def _take_reply_event(self, event: ev.Event, reply: Reply) -> None:
+        match event:
+            case ev.Trimmed():
+                self.conversation.drop_oldest(event.dropped_turns)
+                what = "turn, which" if event.dropped_turns == 1 else f"{event.dropped_turns} turns, which"
+                self.query_one(Transcript).add_note(
+                    f"the context was full: dropped the oldest {what} the model no longer sees", before=reply
+                )
+            case ev.TooLong():
+                self._take_back()
+                self.say(
+                    f"that message makes {event.prompt_tokens:,} tokens and the context holds {event.context_tokens:,}: "
+                    "shorten it, or start with a larger --context",
+                    error=True,
+                )
+            case ev.PrefillProgress():
+                reply.show_note(f"reading the prompt: {event.done_tokens:,} of {event.total_tokens:,} tokens")
+            case ev.Prefilled():
+                reply.show_note("")
+                self.panel.prefilled(event)
+            case ev.TokenArrived():
+                reply.feed(event.text)
+                self.panel.token(event)
+            case ev.ReplyEnded():
+                self._end_reply(reply, self._ending(event.finish_reason, reply))
+            case ev.ReplyFailed():
+                self._end_reply(reply, event.problem, error=True)
+
+    def _end_reply(self, reply: Reply, note: str, error: bool = False) -> None:
+        self.conversation.answer(reply.text)
+        self.reply = None
+        reply.show_note("")
+        reply.end(note, error)
+
+    def _ending(self, finish_reason: str, reply: Reply) -> str:
+        if finish_reason == "cancelled":
+            return "stopped" if reply.text else "stopped before the first token"
+        if finish_reason == "context":
+            return "the context is full: the reply stops here, and the next message drops the oldest turns"
+        if finish_reason == "length":
+            return f"stopped at the limit of {self.options.max_tokens} tokens"
+        return "" if reply.text else "the model ended its reply at once: /regen tries again"

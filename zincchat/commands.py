@@ -1,0 +1,137 @@
+"""What each slash command, key and palette entry does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from engine import BARRIERS, MODES
+from zincchat.chat.conversation import Conversation
+from zincchat.chat.slash import NAMES
+from zincchat.options import PANEL_PRESETS
+from zincchat.panel.bar import SCALES_MS
+from zincchat.screens.help import HelpScreen
+from zincchat.screens.system_prompt import SystemPromptScreen
+from zincchat.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zincchat.app import ChatApp
+
+ON_OFF = ("off", "on")
+
+
+class Commands:
+    """One method a command; ``message`` is a line to show after one that succeeded."""
+
+    def __init__(self, app: ChatApp) -> None:
+        """Act on ``app``."""
+        self._app = app
+        self.message = ""
+
+    def run(self, name: str, argument: str) -> str:
+        """Run command ``name``; returns one line where it could not be done, else an empty string."""
+        self.message = ""
+        if name not in NAMES:
+            return f"there is no command /{name}: /help lists them; to send this as a message, put a space before it"
+        return getattr(self, f"_{name}")(argument) or ""
+
+    def _new(self, argument: str) -> None:
+        app = self._app
+        app.forget_reply()
+        app.last_reply = None
+        app.conversation = Conversation(app.conversation.system)
+        app.panel.view.context_used_tokens = 0
+        app.query_one(Transcript).clear()
+        app.panel.refresh()
+
+    def _regen(self, argument: str) -> str:
+        app = self._app
+        if not app.conversation.reopen():
+            return "there is no reply to generate again"
+        app.forget_reply()
+        if app.last_reply is not None:
+            app.last_reply.remove()
+        app.request_reply()
+        return ""
+
+    def _copy(self, argument: str) -> str:
+        reply = self._app.conversation.last_reply
+        if not reply:
+            return "there is no reply to copy yet"
+        self._app.copy_to_clipboard(reply)
+        self.message = f"copied the last reply, {len(reply):,} characters (through the terminal, if it allows that)"
+        return ""
+
+    def _system(self, argument: str) -> None:
+        if argument:
+            self._set_system(argument)
+        else:
+            self._app.push_screen(SystemPromptScreen(self._app.conversation.system), self._set_system)
+
+    def _set_system(self, text: str | None) -> None:
+        if text is None:
+            return
+        self._app.conversation.system = text
+        self.message = "the system prompt " + ("holds from the next message on" if text else "is empty now")
+        self._app.say(self.message)
+
+    def _mode(self, argument: str) -> str:
+        return self._set_live("mode", argument, MODES, MODES)
+
+    def _fusion(self, argument: str) -> str:
+        return self._set_live("fusion", argument, ON_OFF, (False, True))
+
+    def _barriers(self, argument: str) -> str:
+        return self._set_live("barriers", argument, BARRIERS, BARRIERS)
+
+    def _set_live(self, name: str, argument: str, words: Sequence[str], values: Sequence[Any]) -> str:
+        """Set a live switch to the value called ``argument``, or to the one after the present value."""
+        settings = self._app.panel.view.settings
+        if settings is None:
+            return "the model is still loading: settings can be changed when it is there"
+        if argument and argument.lower() not in words:
+            return f"/{name} takes {' or '.join(words)}, not {argument}"
+        place = words.index(argument.lower()) if argument else values.index(getattr(settings, name)) + 1
+        value = values[place % len(values)]
+        self._app.engine_thread.set_live(name, value)
+        self._app.panel.set_settings(replace(settings, **{name: value}))
+        return ""
+
+    def _panel(self, argument: str) -> str:
+        if argument and argument not in PANEL_PRESETS:
+            return f"/panel takes {', '.join(PANEL_PRESETS)}, not {argument}"
+        following = PANEL_PRESETS[(PANEL_PRESETS.index(self._app.panel.preset) + 1) % len(PANEL_PRESETS)]
+        self._app.panel.set_preset(argument or following)
+        return ""
+
+    def _freeze(self, argument: str) -> None:
+        frozen = self._app.panel.toggle_freeze()
+        self.message = "the panel is frozen: F8 or /freeze lets it go on" if frozen else ""
+
+    def _scale(self, argument: str) -> str:
+        if not argument:
+            self._app.panel.set_scale()
+            return ""
+        try:
+            scale_ms = float(argument.lower().removesuffix("ms"))
+        except ValueError:
+            scale_ms = math.nan
+        if not SCALES_MS[0] / 10 <= scale_ms <= SCALES_MS[-1] * 10:
+            return f"/scale takes milliseconds, such as 2 or 100, not {argument}"
+        self._app.panel.set_scale(scale_ms)
+        return ""
+
+    def _stop(self, argument: str) -> str:
+        if not self._app.replying:
+            return ""
+        self._app.stop_reply()
+        return ""
+
+    def _help(self, argument: str) -> None:
+        self._app.push_screen(HelpScreen())
+
+    def _quit(self, argument: str) -> None:
+        self._app.exit()

@@ -1,0 +1,27 @@
+"""Everything the panel draws, in one object that the widgets read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zincchat.engine_events import Loaded
+from zincchat.panel.token_history import Settings, TokenHistory
+
+
+@dataclass(slots=True)
+class PanelView:
+    """The figures on screen. None means not known yet and is drawn as a dash."""
+
+    settings: Settings | None = None
+    engine: Loaded | None = None
+    history: TokenHistory = field(default_factory=TokenHistory)
+    scale_ms: float | None = None
+    frozen: bool = False
+    context_used_tokens: int = 0
+    first_token_s: float | None = None
+    prefill_tok_s: float | None = None
+    prefill_fed_tokens: int = 0
+    prefill_kept_tokens: int = 0
+    device_bytes: int | None = None
+    process_bytes: int | None = None
+    cpu_percent: float | None = None

@@ -1,0 +1,112 @@
+"""Feeds the panel's figures and decides which form of it is on screen."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from zincchat.engine_events import Loaded, Prefilled, TokenArrived
+from zincchat.panel.bar import first_scale_ms, next_scale_ms
+from zincchat.panel.token_history import Settings
+from zincchat.panel.view import PanelView
+from zincchat.process_figures import ProcessFigures
+from zincchat.widgets.panel_line import PanelLine
+from zincchat.widgets.side_panel import SidePanel
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+PANEL_MIN_COLUMNS = 100
+PANEL_MIN_ROWS = 24
+
+
+class PanelController:
+    """Owns the live view; while frozen, the widgets draw a copy of it instead."""
+
+    def __init__(self, app: App[None], preset: str) -> None:
+        """Begin with nothing known and ``preset`` chosen."""
+        self.view = PanelView()
+        self.preset = preset
+        self._app = app
+        self._frozen_view: PanelView | None = None
+        self._changed = False
+        self._process = ProcessFigures()
+
+    def lay_out(self) -> None:
+        """Show the panel, its line or neither, by preset and terminal size."""
+        size = self._app.size
+        roomy = size.width >= PANEL_MIN_COLUMNS and size.height >= PANEL_MIN_ROWS
+        self._app.query_one(SidePanel).display = self.preset == "panel" and roomy
+        self._app.query_one(PanelLine).display = self.preset == "line" or (self.preset == "panel" and not roomy)
+        self.refresh()
+
+    def loaded(self, event: Loaded, settings: Settings) -> None:
+        """Take in what the engine is."""
+        self.view.engine = event
+        self.view.settings = settings
+        self.view.device_bytes = event.device_bytes
+        self.refresh()
+
+    def prefilled(self, event: Prefilled) -> None:
+        """Take in a prefill; the figures appear with the reply's first token."""
+        self.view.history.begin_reply()
+        self.view.first_token_s = None
+        self.view.prefill_tok_s = event.fed_tokens / event.seconds if event.seconds > 0 else None
+        self.view.prefill_fed_tokens = event.fed_tokens
+        self.view.prefill_kept_tokens = event.kept_tokens
+
+    def token(self, event: TokenArrived) -> None:
+        """Take in a token; it is drawn with the next refresh_if_changed."""
+        view = self.view
+        if view.first_token_s is None:
+            view.first_token_s = event.since_send_s
+        view.history.add(event.position, event.timing)
+        if view.scale_ms is None and view.history.tokens:
+            view.scale_ms = first_scale_ms(event.timing)
+        view.context_used_tokens = event.position
+        view.device_bytes = event.device_bytes
+        self._changed = True
+
+    def refresh_if_changed(self) -> None:
+        """Draw where a token arrived since the last time: nothing else makes the panel move."""
+        if self._changed:
+            self._changed = False
+            if (sample := self._process.sample()) is not None:
+                self.view.process_bytes, self.view.cpu_percent = sample
+            if self._frozen_view is None:
+                self.refresh()
+
+    def refresh(self) -> None:
+        """Draw now."""
+        shown = self._frozen_view or self.view
+        shown.settings = self.view.settings
+        for widget in (self._app.query_one(SidePanel), self._app.query_one(PanelLine)):
+            if widget.display:
+                widget.show(shown)
+
+    def set_preset(self, preset: str) -> None:
+        """Choose panel, line or off."""
+        self.preset = preset
+        self.lay_out()
+
+    def set_settings(self, settings: Settings) -> None:
+        """Show what the user has just chosen, before any token runs under it."""
+        self.view.settings = settings
+        self.refresh()
+
+    def set_scale(self, scale_ms: float | None = None) -> None:
+        """Take the scale given, or the next larger one."""
+        self.view.scale_ms = scale_ms or next_scale_ms(self.view.scale_ms or 0)
+        if self._frozen_view is not None:
+            self._frozen_view.scale_ms = self.view.scale_ms
+        self.refresh()
+
+    def toggle_freeze(self) -> bool:
+        """Hold the picture, or let it go on; returns whether it is held now."""
+        if self._frozen_view is None:
+            self._frozen_view = copy.deepcopy(self.view)
+            self._frozen_view.frozen = True
+        else:
+            self._frozen_view = None
+        self.refresh()
+        return self._frozen_view is not None

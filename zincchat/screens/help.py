@@ -1,0 +1,78 @@
+"""Keys and the meaning of each figure, one line each."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from zincchat.chat.slash import COMMANDS
+
+TYPING = (
+    ("Enter", "send"),
+    ("Shift+Enter, Ctrl+J", "new line"),
+    ("Up, Down", "earlier messages, at the first and last line"),
+    ("Ctrl+P", "command palette: everything below, by name"),
+    ("Page Up, Page Down", "scroll the chat while the prompt has one line; the mouse wheel does too"),
+)
+FIGURES = (
+    ("token", "period of a decode token: wall time since the token before it was handed out"),
+    ("CPU work", "thread time to build, record, patch, submit and read back, without waiting for the GPU"),
+    ("lock wait", "wall time of the same steps beyond their thread time: Python's lock or a busy core, never record time"),
+    ("GPU idle", "from the end of the token before to the start of this one, by the GPU's own timestamps"),
+    ("GPU busy", "from this token's first timestamp to its last, kernels and bubbles together"),
+    ("kernels ◇", "time in which at least one kernel of the token ran, read from the clock inside the kernels"),
+    ("bubbles ◇", "time between them in which none ran: what the barriers cost; a range where kernels have no clock"),
+    ("◇", "measured on a stamped token, one in 16; its cost in GPU time is shown; rates leave such tokens out"),
+    ("last p50 p95 max", "over the tokens since a setting changed, n of them, at most the last 1,024"),
+    ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
+    ("first token", "from sending the message to its first token, prefill included"),
+    ("prefill", "prompt tokens fed a second; kept ones were in the KV cache already"),
+    ("GB/s of weights alone", "bytes of weights a token reads, over the median period; KV cache and activations are not counted"),
+    ("a → b, ×", "median period before and after the last change of a setting; × above 1 means faster"),
+    ("re-recorded", "tokens since that change for which a command buffer was recorded"),
+    ("memory", "resident memory of this process; bytes allocated on the device (on a software device, part of the former)"),
+    ("process CPU", "of this process over all its threads: 100% is one core"),
+)
+BARS = (
+    ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
+    ("S submit", "CPU patches the parameters and submits (thread time)"),
+    ("W GPU idle otherwise", "the GPU idles for another reason: read-back, Python, waking up"),
+    ("G GPU busy", "the GPU's time of a clean token, which does not tell kernels from bubbles"),
+    ("K kernels, B bubbles", "the same of a stamped token ◇"),
+    ("· and ┊", "rest of the period that none of the above explains, and its end"),
+    ("›", "the bar goes on beyond the axis: F9 takes the next larger scale"),
+)
+
+
+class HelpScreen(ModalScreen[None]):
+    """Closed by Esc, F1 or q."""
+
+    CSS_PATH = "help.tcss"
+    BINDINGS = [Binding("escape,f1,q", "dismiss", "Close", key_display="Esc")]
+
+    def compose(self) -> ComposeResult:
+        """Four tables."""
+        with VerticalScroll(id="help"):
+            commands = [(f"/{c.name} {c.argument}".strip(), f"{c.help}  [{c.keys}]" if c.keys else c.help) for c in COMMANDS]
+            for title, rows in (
+                ("Typing", TYPING),
+                ("Commands  [keys]", commands),
+                ("A bar, from left to right", BARS),
+                ("Figures", FIGURES),
+            ):
+                yield Static(title, classes="title")
+                yield Static(_table(rows))
+            yield Static("Esc closes this", classes="title")
+
+
+def _table(rows: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    for name, meaning in rows:
+        table.add_row(name, meaning.replace("[", r"\["))
+    return table

@@ -1,0 +1,58 @@
+"""The box where messages are typed."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from zincchat.chat.prompt_history import PromptHistory
+
+
+class Prompt(TextArea):
+    """A growing text box: Enter sends, Shift+Enter and Ctrl+J break the line, up and down walk the history."""
+
+    class Submitted(Message):
+        """The user pressed Enter; the text stays in the box until the receiver clears it."""
+
+        def __init__(self, text: str) -> None:
+            """Carry ``text`` as typed."""
+            self.text = text
+            super().__init__()
+
+    def __init__(self, sent: PromptHistory) -> None:
+        """Start empty, with the messages ``sent`` before behind the arrow keys."""
+        super().__init__(
+            id="prompt",
+            compact=True,
+            highlight_cursor_line=False,
+            placeholder="Ask something.  Enter sends, Ctrl+J breaks the line, / starts a command, F1 helps",
+        )
+        self._sent = sent
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Submitted(self.text))
+        elif event.key in ("shift+enter", "ctrl+j"):
+            event.stop()
+            event.prevent_default()
+            self.insert("\n")
+        elif event.key == "up" and self.cursor_at_first_line:
+            self._recall(event, self._sent.older(self.text))
+        elif event.key == "down" and self.cursor_at_last_line:
+            self._recall(event, self._sent.newer())
+        else:
+            await super()._on_key(event)
+
+    def _recall(self, event: events.Key, text: str | None) -> None:
+        if text is not None:
+            event.stop()
+            event.prevent_default()
+            self.replace_text(text)
+
+    def replace_text(self, text: str) -> None:
+        """Show ``text`` with the cursor at its end."""
+        self.load_text(text)
+        self.move_cursor(self.document.end)

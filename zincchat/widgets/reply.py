@@ -1,0 +1,81 @@
+"""A reply that grows while it is generated."""
+
+from __future__ import annotations
+
+import asyncio
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Markdown, Static
+
+from zincchat.chat.markdown_blocks import BlockSplitter
+
+
+class Reply(Vertical):
+    """Closed Markdown blocks, and below them the unfinished one as plain text.
+
+    Parsing Markdown at every token costs up to 100 ms in a growing table, so a block is parsed when it
+    is closed, and the whole text once more when the reply ends.
+    """
+
+    def __init__(self, speaker: str) -> None:
+        """Start empty under the name of ``speaker``."""
+        super().__init__()
+        self._speaker = speaker
+        self._splitter = BlockSplitter()
+        self._changed = asyncio.Event()
+        self._ended = False
+        self.complete = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        """Name, closed blocks, tail and note."""
+        yield Static(self._speaker, classes="speaker", markup=False)
+        yield Markdown(classes="closed")
+        yield Static("", classes="tail", markup=False)
+        yield Static("", classes="note", markup=False)
+
+    def on_mount(self) -> None:
+        """Start following the text."""
+        self.query_one(".tail").display = False
+        self.query_one(".note").display = False
+        self.run_worker(self._follow(), exclusive=True)
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        return self._splitter.text
+
+    def feed(self, piece: str) -> None:
+        """Append ``piece``; it appears as soon as an earlier block has been mounted."""
+        self._splitter.feed(piece)
+        self._changed.set()
+
+    def end(self, note: str = "", error: bool = False) -> None:
+        """No more text will come; ``note`` says why where that is not plain."""
+        if note:
+            self.show_note(note, error)
+        self._ended = True
+        self._changed.set()
+
+    def show_note(self, note: str, error: bool = False) -> None:
+        """Put one line below the text; an empty one removes it."""
+        line = self.query_one(".note", Static)
+        line.set_class(error, "error")
+        line.display = bool(note)
+        line.update(note)
+
+    async def _follow(self) -> None:
+        markdown = self.query_one(Markdown)
+        tail = self.query_one(".tail", Static)
+        while not self._ended:
+            await self._changed.wait()
+            self._changed.clear()
+            if closed := self._splitter.take_closed():
+                await markdown.append(closed)
+            rest = self._splitter.tail.strip("\n")
+            tail.display = bool(rest)
+            tail.update(rest)
+        if self.text.strip():
+            await markdown.update(self.text)
+        tail.display = False
+        self.complete.set()

@@ -1,0 +1,44 @@
+"""The conversation as it scrolls by."""
+
+from __future__ import annotations
+
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from zincchat.widgets.reply import Reply
+
+
+class Transcript(VerticalScroll, can_focus=False):
+    """Questions, replies and notes; follows the newest line until the user scrolls away."""
+
+    def on_mount(self) -> None:
+        """Stick to the bottom."""
+        self.anchor()
+
+    def add_question(self, text: str) -> None:
+        """Show what the user asked."""
+        self.mount(Static("you", classes="you", markup=False), Static(text, classes="question", markup=False))
+        self.anchor()
+
+    def add_reply(self, speaker: str) -> Reply:
+        """Open a reply and return it for feeding."""
+        reply = Reply(speaker)
+        self.mount(reply)
+        return reply
+
+    def add_note(self, text: str, before: Reply) -> None:
+        """Show one line of the app's own above a reply."""
+        self.mount(Static(text, classes="note", markup=False), before=before)
+
+    def show_device(self, text: str) -> None:
+        """Say at the very top what answers here."""
+        self.mount(Static(text, classes="device", markup=False), before=0 if self.children else None)
+
+    def clear(self) -> None:
+        """Remove all but the line about the device."""
+        self.query_children(":not(.device)").remove()
+
+    def remove_last_question(self) -> None:
+        """Remove the newest question, which has gone back to the prompt."""
+        for selector in (".you", ".question"):
+            self.query(selector).last().remove()
