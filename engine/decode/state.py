@@ -1,0 +1,53 @@
+"""The State and StepParams buffers as bytes; the word offsets mirror shaders/include/state.glsl and step.glsl."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from engine.decode.sampling import Sampling
+
+STATE_BYTES = 512
+STATE_POSITION = 0
+STATE_TOKEN = 1
+STATE_HISTORY = 64
+HISTORY_IDS = 64
+NO_ID = 0xFFFFFFFF
+STEP_BYTES = 32
+
+_STATE = struct.Struct("<128I")
+_STEP = struct.Struct("<fIfffIII")
+
+
+def pack_step(sampling: Sampling) -> bytes:
+    """A StepParams slot, STEP_BYTES long."""
+    seed = sampling.seed
+    return _STEP.pack(
+        sampling.temperature,
+        sampling.top_k,
+        sampling.top_p,
+        sampling.min_p,
+        sampling.repeat_penalty,
+        seed & 0xFFFFFFFF,
+        seed >> 32,
+        0,
+    )
+
+
+def initial_state(position: int, token: int, last_ids: Sequence[int], pending: bool = False) -> bytes:
+    """The whole State buffer, STATE_BYTES long.
+
+    ``position`` tokens are in the KV cache; ``last_ids`` are the newest of them, oldest first, so that the last
+    stands at absolute position ``position - 1`` (only the last 64 matter). ``token`` is fed next; ``pending``
+    says that it was sampled already and so belongs to the history, at ``position``.
+    """
+    words = [0] * STATE_HISTORY + [NO_ID] * HISTORY_IDS
+    words[STATE_POSITION] = position
+    words[STATE_TOKEN] = token
+    recent = last_ids[-HISTORY_IDS:]
+    start = position - len(recent)
+    for place, token_id in enumerate(recent, start):
+        words[STATE_HISTORY + place % HISTORY_IDS] = token_id
+    if pending:
+        words[STATE_HISTORY + position % HISTORY_IDS] = token
+    return _STATE.pack(*words)

@@ -1,0 +1,66 @@
+"""The ops that choose the next id from the logits, on the device."""
+
+from __future__ import annotations
+
+from engine.program.op import Op
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Defines, Kernels
+
+_GROUP_IDS = 1024  # GROUP_IDS of shaders/include/sample.glsl
+_ONE_GROUP = (1, 1, 1)
+
+
+def scratch_bytes(vocab: int) -> int:
+    """The size of ``sample``'s scratch: a key for each logit, and the largest of each part (32 ids or more)."""
+    padded = _padded(vocab)
+    return padded * 4 + padded // 32 * 8
+
+
+def required_kernels() -> list[tuple[str, Defines, bool]]:
+    """What ``Kernels.prepare`` must build for ``sample``."""
+    return [("sample_scan", {}, False), ("sample_pick", {}, False)]
+
+
+def sample(
+    kernels: Kernels,
+    logits: Slice,
+    vocab: int,
+    step: Slice,
+    state: Slice,
+    readback: Slice,
+    scratch: Slice,
+    advance: int,
+) -> list[Op]:
+    """Choose an id from ``logits``, float32 (vocab,), as ``step`` (a StepParams slot) says.
+
+    ``state``'s position first grows by ``advance``: 1 in a decode step, where the fed token has just entered the
+    KV cache, 0 for a prefill's logits. The id goes to ``readback`` (its first uint), to the state's token, and into
+    the history at the new position, which is also the position that the random draw is made for. The order of the
+    filters is that of ``engine.decode.sampling``; candidates are drawn from in ascending id order. NaN logits are
+    never chosen (0 is, if all are NaN). ``scratch`` has ``scratch_bytes(vocab)``.
+    """
+    padded = _padded(vocab)
+    return [
+        Op(
+            "sample_scan",
+            kernels.get("sample_scan"),
+            (logits, step, state, scratch),
+            (vocab, padded),
+            (padded // _GROUP_IDS, 1, 1),
+            "head",
+            vocab * 4,
+        ),
+        Op(
+            "sample_pick",
+            kernels.get("sample_pick"),
+            (scratch, step, state, readback),
+            (padded, advance),
+            _ONE_GROUP,
+            "head",
+            padded // 4,
+        ),
+    ]
+
+
+def _padded(vocab: int) -> int:
+    return -(-vocab // _GROUP_IDS) * _GROUP_IDS

@@ -1,0 +1,13 @@
+// What sample_scan leaves for sample_pick: in uint words, `padded` keys, then (key, id) of each part's largest logit.
+// engine/program/sample.py mirrors GROUP_IDS: `padded` is the vocabulary rounded up to it.
+#define GROUP_IDS 1024u  // ids a workgroup of sample_scan looks at
+#ifdef CPU_DEVICE
+// subgroup operations are slow on a software device: a part is a lane's
+#define SCAN_LANES 32
+#define PART_LANES 1
+#else
+#define SCAN_LANES 128
+#define PART_LANES SUBGROUP_SIZE
+#endif
+#define LANE_IDS (GROUP_IDS / SCAN_LANES)  // at most 32
+#define PART_IDS (LANE_IDS * PART_LANES)

@@ -1,0 +1,220 @@
+// The candidates of sample_pick and the draw among them. Included after its buffers.
+//
+// Every filter keeps a prefix of the order descending logit, ascending id, so the candidates are described by
+// their last member, the cut. It is found by narrowing an interval of keys: each pass over the vocabulary sums
+// what stands at or above four thresholds, until so few keys are left between two of them that they can be sorted.
+// All sums run in a fixed order: lane by lane, a shuffle tree in the unit, then unit by unit.
+#define NEAR 256u         // keys sorted at most
+#define FLOAT_PASSES 8u   // then thresholds are chosen by key, which ends in 16 passes whatever the logits
+
+shared vec4 unit_masses[UNITS];
+shared uvec4 unit_counts[UNITS];
+shared uint near_count;
+shared uvec2 near[NEAR];    // (key, id) as found
+shared uvec2 ranked[NEAR];  // the same in order
+
+float temperature;
+uint best_key;
+uint best_id;
+float best_logit;
+uint cut_key;  // candidates are key > cut_key, or key == cut_key and id <= cut_id
+uint cut_id;
+
+bool candidate(uint key, uint id) { return key > cut_key || (key == cut_key && id <= cut_id); }
+
+// exp((logit - largest) / divisor), in [0, 1]; 1 for the largest, even if it is infinite
+float weight(uint key, float divisor) {
+    if (key == best_key) return 1.0;
+    const float exponent = (value_of(key) - best_logit) / divisor;
+    return exponent > -87.0 ? exp(exponent) : 0.0;
+}
+
+vec4 sum_masses(vec4 mine) {
+#if UNIT_LANES > 1
+    [[unroll]] for (uint step = UNIT_LANES / 2u; step > 0u; step >>= 1) mine += subgroupShuffleXor(mine, step);
+#endif
+    if (gl_LocalInvocationIndex % UNIT_LANES == 0u) unit_masses[gl_LocalInvocationIndex / UNIT_LANES] = mine;
+    barrier();
+    vec4 total = vec4(0.0);
+    for (uint i = 0u; i < UNITS; ++i) total += unit_masses[i];
+    barrier();
+    return total;
+}
+
+uvec4 sum_counts(uvec4 mine) {
+#if UNIT_LANES > 1
+    mine = subgroupAdd(mine);  // integers: the order does not matter
+#endif
+    if (gl_LocalInvocationIndex % UNIT_LANES == 0u) unit_counts[gl_LocalInvocationIndex / UNIT_LANES] = mine;
+    barrier();
+    uvec4 total = uvec4(0u);
+    for (uint i = 0u; i < UNITS; ++i) total += unit_counts[i];
+    barrier();
+    return total;
+}
+
+// With `ties`, whether it is a candidate of the key `only`; else its weight in the draw.
+float share(uint key, uint id, bool ties, uint only) {
+    if (!candidate(key, id)) return 0.0;
+    return ties ? float(key == only) : weight(key, temperature);
+}
+
+float quad_share(uint quad, bool ties, uint only) {
+    const uvec4 keys = scratch.data[quad];
+    const uint id = quad * 4u;
+    return share(keys.x, id, ties, only) + share(keys.y, id + 1u, ties, only) +
+           (share(keys.z, id + 2u, ties, only) + share(keys.w, id + 3u, ties, only));
+}
+
+// The first id, in ascending order, at which the cumulative share exceeds `amount` (with `ties`) or `amount` of the
+// total. Where rounding lets none exceed it, the last one of any share in the last part that has one.
+uint descend(bool ties, uint only, float amount) {
+    const uint unit = gl_LocalInvocationIndex / UNIT_LANES;
+    uint start = 0u;
+    uint length = padded / 4u;
+    float target = amount;
+    bool scaled = ties;
+    while (length > 1u) {
+        // each unit sums a part of the range; the range shrinks to the part that holds the target
+        const uint part = (length + UNITS - 1u) / UNITS;
+        const uint end = min(start + length, start + (unit + 1u) * part);
+        float mine = 0.0;
+        for (uint i = start + unit * part + gl_LocalInvocationIndex % UNIT_LANES; i < end; i += UNIT_LANES) {
+            mine += quad_share(i, ties, only);
+        }
+#if UNIT_LANES > 1
+        [[unroll]] for (uint step = UNIT_LANES / 2u; step > 0u; step >>= 1) mine += subgroupShuffleXor(mine, step);
+#endif
+        if (gl_LocalInvocationIndex % UNIT_LANES == 0u) unit_masses[unit].x = mine;
+        barrier();
+        if (!scaled) {
+            float total = 0.0;
+            for (uint i = 0u; i < UNITS; ++i) total += unit_masses[i].x;
+            target = amount * total;
+            scaled = true;
+        }
+        float sum = 0.0;
+        float before = 0.0;
+        uint found = 0u;
+        for (uint i = 0u; i < UNITS && sum <= target; ++i) {
+            const float other = unit_masses[i].x;
+            if (other > 0.0) {
+                found = i;
+                before = sum;
+            }
+            sum += other;
+        }
+        barrier();
+        target -= before;
+        length = min(part, length - found * part);
+        start += found * part;
+    }
+    const uvec4 keys = scratch.data[start];
+    float sum = 0.0;
+    uint id = start * 4u;
+    for (uint i = 0u; i < 4u && sum <= target; ++i) {
+        const float other = share(keys[i], start * 4u + i, ties, only);
+        if (other > 0.0) id = start * 4u + i;
+        sum += other;
+    }
+    return id;
+}
+
+// Sorts the candidates with low <= key < high, at most NEAR, into `ranked`; returns their number.
+uint sort_near(uint low, uint high) {
+    if (gl_LocalInvocationIndex == 0u) near_count = 0u;
+    barrier();
+    for (uint i = gl_LocalInvocationIndex; i < padded / 4u; i += LANES) {
+        const uvec4 keys = scratch.data[i];
+        [[unroll]] for (uint j = 0u; j < 4u; ++j) {
+            if (keys[j] >= low && keys[j] < high && candidate(keys[j], i * 4u + j)) {
+                near[atomicAdd(near_count, 1u)] = uvec2(keys[j], i * 4u + j);
+            }
+        }
+    }
+    barrier();
+    const uint count = near_count;
+    for (uint i = gl_LocalInvocationIndex; i < count; i += LANES) {
+        const uvec2 mine = near[i];
+        uint rank = 0u;
+        for (uint j = 0u; j < count; ++j) rank += uint(ahead(near[j].x, near[j].y, mine.x, mine.y));
+        ranked[rank] = mine;
+    }
+    barrier();
+    return count;
+}
+
+// Moves the cut up to the candidate that completes the wanted: `wanted` candidates (0: by mass), or the fraction
+// `mass` of their summed weight at temperature 1. At least one stays.
+void keep_top(uint wanted, float mass) {
+    const bool by_mass = wanted == 0u;
+    uint low = cut_key;          // what stands at or above it suffices
+    uint high = best_key + 1u;   // what stands at or above it does not
+    uint high_count = 0u;
+    float high_mass = 0.0;
+    float target = 0.0;
+    uint ties = 0u;
+    uvec4 bounds = uvec4(low, key_of(best_logit - 16.0), key_of(best_logit - 6.0), key_of(best_logit - 2.0));
+    for (uint pass = 0u;; ++pass) {
+        bounds = clamp(bounds, uvec4(low), uvec4(high - 1u));
+        vec4 masses = vec4(0.0);
+        uvec4 counts = uvec4(0u);
+        for (uint i = gl_LocalInvocationIndex; i < padded / 4u; i += LANES) {
+            const uvec4 keys = scratch.data[i];
+            [[unroll]] for (uint j = 0u; j < 4u; ++j) {
+                if (keys[j] >= low && candidate(keys[j], i * 4u + j)) {
+                    const uvec4 reached = uvec4(greaterThanEqual(uvec4(keys[j]), bounds));
+                    counts += reached;
+                    if (by_mass) masses += weight(keys[j], 1.0) * vec4(reached);
+                }
+            }
+        }
+        counts = sum_counts(counts);
+        if (by_mass) masses = sum_masses(masses);
+        if (pass == 0u) {
+            if (!by_mass && counts.x <= wanted) return;
+            target = mass * masses.x;
+        }
+        // the sums fall from threshold to threshold, and the first one suffices
+        uint low_count = counts.x;
+        [[unroll]] for (uint j = 1u; j < 4u; ++j) {
+            if (by_mass ? masses[j] >= target : counts[j] >= wanted) {
+                low = bounds[j];
+                low_count = counts[j];
+            }
+        }
+        [[unroll]] for (uint j = 3u; j > 0u; --j) {
+            if (by_mass ? masses[j] < target : counts[j] < wanted) {
+                high = bounds[j];
+                high_count = counts[j];
+                high_mass = masses[j];
+            }
+        }
+        ties = low_count - high_count;
+        if (ties <= NEAR || high - low == 1u) break;
+        const uint span = high - low;
+        bounds = low + uvec4(0u, span / 4u, span / 2u, span / 2u + span / 4u);
+        if (pass < FLOAT_PASSES && span > 1024u && low > KEY_MINUS_INFINITY) {
+            const float from = value_of(low);
+            const float quarter = (value_of(high) - from) * 0.25;
+            bounds = uvec4(low, key_of(from + quarter), key_of(from + 2.0 * quarter), key_of(from + 3.0 * quarter));
+        }
+    }
+    if (ties <= NEAR) {
+        const uint count = sort_near(low, high);
+        uint last = wanted - high_count - 1u;
+        if (by_mass) {
+            float sum = high_mass + weight(ranked[0].x, 1.0);
+            for (last = 0u; sum < target && last + 1u < count;) sum += weight(ranked[++last].x, 1.0);
+        }
+        cut_key = ranked[last].x;
+        cut_id = ranked[last].y;
+    } else {
+        // more equal keys than can be sorted: the lowest ids of them
+        float last = float(wanted - high_count - 1u);
+        if (by_mass) last = clamp(ceil((target - high_mass) / weight(low, 1.0)) - 1.0, 0.0, float(ties - 1u));
+        cut_id = descend(true, low, last);
+        cut_key = low;
+    }
+    barrier();  // `ranked` may be written again
+}

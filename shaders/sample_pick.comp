@@ -1,0 +1,113 @@
+#version 460
+// One workgroup chooses the next id from what sample_scan left, and advances the state.
+#include "binding.glsl"
+#include "order.glsl"
+#include "sample.glsl"
+#include "state.glsl"
+#include "step.glsl"
+#include "philox.glsl"
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+// A unit is what sums without a barrier: a subgroup, or a lane on a software device.
+#ifdef CPU_DEVICE
+#define LANES 8
+#define UNIT_LANES 1
+#else
+#define LANES 1024
+#define UNIT_LANES SUBGROUP_SIZE
+#endif
+#define UNITS (LANES / UNIT_LANES)
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, readonly, Scratch, uvec4, scratch)
+BUFFER(1, readonly, Step, uint, step_params)
+BUFFER(2, READWRITE, State, uint, state)
+BUFFER(3, writeonly, Readback, uint, readback)
+PUSH_BEGIN
+    ADDRESS(Scratch, scratch)
+    ADDRESS(Step, step_params)
+    ADDRESS(State, state)
+    ADDRESS(Readback, readback)
+    uint padded;
+    uint advance;
+PUSH_END
+
+#include "sample_search.glsl"
+
+// The largest key and the lowest id that has it, known to every lane afterwards.
+void find_best() {
+    uint key = 0u;
+    uint id = NO_ID;
+    for (uint i = gl_LocalInvocationIndex; i < padded / PART_IDS / 2u; i += LANES) {
+        const uvec4 parts = scratch.data[padded / 4u + i];
+        if (ahead(parts.x, parts.y, key, id)) {
+            key = parts.x;
+            id = parts.y;
+        }
+        if (ahead(parts.z, parts.w, key, id)) {
+            key = parts.z;
+            id = parts.w;
+        }
+    }
+#if UNIT_LANES > 1
+    const uint unit_key = subgroupMax(key);
+    id = subgroupMin(key == unit_key ? id : NO_ID);
+    key = unit_key;
+#endif
+    const uint unit = gl_LocalInvocationIndex / UNIT_LANES;
+    if (gl_LocalInvocationIndex % UNIT_LANES == 0u) unit_counts[unit].xy = uvec2(key, id);
+    barrier();
+    best_key = 0u;
+    best_id = NO_ID;
+    for (uint i = 0u; i < UNITS; ++i) {
+        const uvec2 other = unit_counts[i].xy;
+        if (ahead(other.x, other.y, best_key, best_id)) {
+            best_key = other.x;
+            best_id = other.y;
+        }
+    }
+    barrier();
+}
+
+void kernel() {
+    const uint place = state.data[STATE_POSITION] + advance;  // absolute position of the id chosen here
+    temperature = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]);
+    find_best();
+    uint chosen = best_id;
+    if (temperature > 0.0 && best_key != KEY_NAN) {
+        const uint top_k = step_params.data[STEP_TOP_K];
+        const float top_p = uintBitsToFloat(step_params.data[STEP_TOP_P]);
+        const float min_p = uintBitsToFloat(step_params.data[STEP_MIN_P]);
+        best_logit = value_of(best_key);
+        cut_key = KEY_MINUS_INFINITY;
+        cut_id = NO_ID;
+        if (top_k == 1u || top_p <= 0.0) {
+            cut_key = best_key;
+            cut_id = best_id;
+        } else {
+            if (top_k != 0u) keep_top(top_k, 0.0);
+            if (top_p < 1.0) keep_top(0u, top_p);
+        }
+        if (min_p > 0.0) {
+            const uint least = min_p < 1.0 ? key_of(best_logit + log(min_p)) : best_key;
+            if (least > cut_key) {
+                cut_key = least;
+                cut_id = NO_ID;
+            }
+        }
+        const uvec2 seed = uvec2(step_params.data[STEP_SEED_LOW], step_params.data[STEP_SEED_HIGH]);
+        const uint random = philox(uvec4(place, 0u, 0u, 0u), seed).x >> 8;
+        chosen = descend(false, 0u, float(random) / 16777216.0);
+    }
+    if (gl_LocalInvocationIndex == 0u) {
+        state.data[STATE_POSITION] = place;
+        state.data[STATE_TOKEN] = chosen;
+        state.data[STATE_HISTORY + place % HISTORY_IDS] = chosen;
+        readback.data[0] = chosen;
+    }
+}
+
+#include "main.glsl"
