@@ -1,0 +1,49 @@
+"""The tiny tokenizer of tiny_model, and SmolLM2's where the model is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.text.tokenizer import Tokenizer
+from engine.weights.gguf import GGUFFile
+from tests.engine.tiny_model import CHATML, tiny_vocabulary
+
+
+def tiny_metadata(pre: str = "smollm", **changes: Any) -> dict[str, Any]:
+    """The tokenizer entries of a tiny model's metadata; a change to None removes one."""
+    tokens, types, merges = tiny_vocabulary(320)
+    entries: dict[str, Any] = {
+        "model": "gpt2",
+        "pre": pre,
+        "tokens": tokens,
+        "token_type": np.array(types, np.int32),
+        "merges": merges,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    } | changes
+    metadata = {f"tokenizer.ggml.{name}": value for name, value in entries.items() if value is not None}
+    return metadata | {"tokenizer.chat_template": CHATML}
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Tokenizer:
+    tokenizer = Tokenizer.from_gguf(tiny_metadata())
+    assert tokenizer is not None
+    return tokenizer
+
+
+@pytest.fixture(scope="session")
+def smollm2_metadata(smollm2_path: Path) -> dict[str, Any]:
+    with GGUFFile.open(smollm2_path) as file:
+        return file.metadata
+
+
+@pytest.fixture(scope="session")
+def smollm2(smollm2_metadata: dict[str, Any]) -> Tokenizer:
+    tokenizer = Tokenizer.from_gguf(smollm2_metadata)
+    assert tokenizer is not None
+    return tokenizer

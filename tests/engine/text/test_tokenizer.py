@@ -1,0 +1,192 @@
+"""Text becomes the ids that the model was trained on, and comes back unchanged."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.errors import EngineError
+from engine.text.tokenizer import Tokenizer
+from tests.engine.text.conftest import tiny_metadata
+from tests.engine.text.varied import varied_strings
+
+REFERENCE = json.loads((Path(__file__).parents[2] / "data" / "ref_smollm2.json").read_text())
+
+
+def build(pre: str = "smollm", **changes: Any) -> Tokenizer:
+    tokenizer = Tokenizer.from_gguf(tiny_metadata(pre, **changes))
+    assert tokenizer is not None
+    return tokenizer
+
+
+def words(tokenizer: Tokenizer, text: str) -> list[str]:
+    """How ``text`` is split before merging, for a vocabulary in which every word of the test is a token."""
+    return [tokenizer.token_bytes(id).decode() for id in tokenizer.encode(text)]
+
+
+@pytest.mark.parametrize("pre", ["smollm", "gpt-2", "llama-bpe", "qwen2"])
+def test_round_trip_of_varied_strings(pre: str) -> None:
+    tokenizer = build(pre)
+    strings = varied_strings()
+    assert len(strings) >= 200
+    for text in strings:
+        for special in (False, True):
+            ids = tokenizer.encode(text, special=special)
+            assert tokenizer.decode(ids) == text
+            assert b"".join(map(tokenizer.token_bytes, ids)) == text.encode()
+
+
+def test_merges_are_applied_in_their_order(tiny: Tokenizer) -> None:
+    assert words(tiny, " the the") == [" the", " the"]
+
+
+SPLITS = {
+    # smollm isolates every digit, GPT-2 keeps a number whole, Llama 3 takes up to three digits, Qwen 2 one;
+    # GPT-2 gives the space to the number, Llama 3 and Qwen 2 do not; contractions of capitals split apart.
+    "smollm": (" 12345", [" ", "1", "2", "3", "4", "5"]),
+    "gpt-2": (" 12345", [" 12345"]),
+    "llama-bpe": (" 12345", [" ", "123", "45"]),
+    "llama3": (" 12345", [" ", "123", "45"]),
+    "qwen2": (" 12345", [" ", "1", "2", "3", "4", "5"]),
+}
+
+
+@pytest.mark.parametrize(("pre", "case"), SPLITS.items(), ids=SPLITS)
+def test_each_pre_tokenizer_splits_digits_its_own_way(pre: str, case: tuple[str, list[str]]) -> None:
+    text, expected = case
+    tokens, types, _ = vocabulary_of_words(["Ġ1", "12", "123", "1234", "12345", "Ġ12345", "45"])
+    merges = ["1 2", "12 3", "4 5", "123 45", "Ġ 12345"]
+    tokenizer = build(pre, tokens=tokens, token_type=types, merges=merges)
+    assert words(tokenizer, text) == expected
+
+
+def vocabulary_of_words(extra: list[str]) -> tuple[list[str], Any, list[str]]:
+    metadata = tiny_metadata()
+    base = metadata["tokenizer.ggml.tokens"][:259]
+    types = metadata["tokenizer.ggml.token_type"][:259].tolist() + [1] * len(extra)
+    return base + extra, np.array(types, np.int32), []
+
+
+def test_qwen2_and_llama_split_words_alike_and_smollm_otherwise() -> None:
+    tokens, types, _ = vocabulary_of_words(["(a", "'S", ")Ċ"])
+    merges = ["( a", "' S", ") Ċ"]
+    for pre in ("qwen2", "llama-bpe"):
+        assert words(build(pre, tokens=tokens, token_type=types, merges=merges), "(a'S)\n") == ["(a", "'S", ")\n"]
+    for pre in ("smollm", "gpt-2"):
+        expected = ["(", "a", "'", "S", ")", "\n"]
+        assert words(build(pre, tokens=tokens, token_type=types, merges=merges), "(a'S)\n") == expected
+
+
+def test_only_llama_takes_a_whole_word_without_merges() -> None:
+    tokens, types, _ = vocabulary_of_words(["hello"])
+    assert words(build("llama-bpe", tokens=tokens, token_type=types, merges=[]), "hello") == ["hello"]
+    assert words(build("qwen2", tokens=tokens, token_type=types, merges=[]), "hello") == list("hello")
+
+
+def test_control_tokens_are_text_unless_asked_for(tiny: Tokenizer) -> None:
+    assert tiny.encode("a<|im_end|>b", special=True) == [*tiny.encode("a"), 2, *tiny.encode("b")]
+    plain = tiny.encode("a<|im_end|>b")
+    assert not any(tiny.is_special(id) for id in plain)
+    assert tiny.decode(plain) == "a<|im_end|>b"
+
+
+def test_a_whole_word_that_spells_a_control_token_stays_text() -> None:
+    """Llama 3 takes whole words, and "stop" is one."""
+    tokens, types, _ = vocabulary_of_words(["stop"])
+    types[-1] = 3
+    tokenizer = build("llama-bpe", tokens=tokens, token_type=types, merges=[])
+    assert len(tokenizer.encode("stop")) == 4
+    assert tokenizer.encode("stop", special=True) == [259]
+
+
+def test_user_defined_tokens_are_always_found_and_the_longest_wins() -> None:
+    tokens, types, _ = vocabulary_of_words(["<think>", "<think>>"])
+    types[-2:] = 4
+    tokenizer = build("qwen2", tokens=tokens, token_type=types, merges=[])
+    assert tokenizer.encode("<think>") == [259]
+    assert tokenizer.encode("<think>>") == [260]
+    assert not tokenizer.is_special(259)
+    assert tokenizer.token_bytes(259) == b"<think>"
+
+
+def test_stop_ids_are_those_the_file_states_and_well_known_control_tokens() -> None:
+    assert build().stop_ids == {0, 2}
+    assert build(eot_token_id=70, eom_token_id=71).stop_ids == {0, 2, 70, 71}
+    tokens, types, _ = vocabulary_of_words(["<|eot_id|>", "<end_of_turn>"])
+    types[-2:] = (3, 1)  # the second only looks like one
+    assert build(tokens=tokens, token_type=types, merges=[], eos_token_id=None).stop_ids == {0, 2, 259}
+
+
+def test_bos() -> None:
+    assert (build().bos_id, build().add_bos) == (1, False)
+    assert build(add_bos_token=True).add_bos
+    assert build("llama-bpe").add_bos
+    assert not build("llama-bpe", add_bos_token=False).add_bos
+    assert not build(add_bos_token=True, bos_token_id=None).add_bos
+
+
+def test_lone_surrogates_do_not_stop_it(tiny: Tokenizer) -> None:
+    assert tiny.decode(tiny.encode("a\udce9b")) == "a?b"
+
+
+def test_ids_outside_the_vocabulary_are_named(tiny: Tokenizer) -> None:
+    assert tiny.vocab_size == 320
+    for id in (320, -1):
+        with pytest.raises(EngineError, match=f"token id {id} is outside the vocabulary of 320"):
+            tiny.token_bytes(id)
+
+
+def test_a_model_without_tokenizer_has_none() -> None:
+    assert Tokenizer.from_gguf({}) is None
+    assert Tokenizer.from_gguf({"tokenizer.ggml.model": "none"}) is None
+
+
+BAD = {
+    "SentencePiece": ({"model": "llama"}, "kind 'llama'"),
+    "no pre-tokenizer": ({"pre": None}, "names no pre-tokenizer; supported are gpt-2, smollm"),
+    "unknown pre-tokenizer": ({"pre": "tekken"}, "pre-tokenizer is 'tekken'"),
+    "pre-tokenizer of another kind": ({"pre": 5}, "pre-tokenizer is 5"),
+    "no tokens": ({"tokens": None}, "tokens is missing"),
+    "empty": ({"tokens": [], "token_type": np.zeros(0, np.int32)}, "has no tokens"),
+    "numbers for tokens": ({"tokens": np.zeros(320)}, "tokens is missing or not a list of strings"),
+    "types": ({"token_type": np.ones(300, np.int32)}, "320 tokens but 300 token types"),
+    "kinds of types": ({"token_type": ["a"] * 320}, "token_type is not a list of numbers"),
+    "no merges": ({"merges": None}, "merges is missing"),
+    "one-token merge": ({"merges": ["ab"]}, "merge 'ab' is not two tokens"),
+    "unknown token in a merge": ({"merges": ["zz zz"]}, "damaged: .*zz"),
+    "unknown result of a merge": ({"merges": ["q z"]}, "damaged: .*qz"),
+    "eos": ({"eos_token_id": 320}, "eos_token_id is 320, outside its vocabulary of 320"),
+    "bos": ({"bos_token_id": -1}, "bos_token_id is -1"),
+    "eot": ({"eot_token_id": "x"}, "eot_token_id is 'x'"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)
+def test_malformed_metadata_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(EngineError, match=message) as caught:
+        build(**({"pre": "smollm"} | changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_smollm2_gives_the_reference_ids(smollm2: Tokenizer) -> None:
+    for prompt in REFERENCE["prompts"]:
+        assert smollm2.encode(prompt["text"], special=True) == prompt["ids"]
+        assert smollm2.decode(prompt["greedy40_ids"]) == prompt["greedy40_text"]
+    assert (smollm2.bos_id, smollm2.add_bos, smollm2.stop_ids) == (1, False, {0, 2})
+    assert smollm2.encode("<|im_end|>") != [2]
+
+
+def test_smollm2_round_trip(smollm2: Tokenizer) -> None:
+    for text in varied_strings():
+        assert smollm2.decode(smollm2.encode(text)) == text
+
+
+def test_smollm2_is_built_quickly(smollm2_metadata: dict[str, Any]) -> None:
+    started = time.perf_counter()
+    Tokenizer.from_gguf(smollm2_metadata)
+    assert time.perf_counter() - started < 0.5
