@@ -103,7 +103,7 @@ def test_a_message_that_spells_bos_does_not_stand_in_for_it() -> None:
 LANGUAGE = {
     "trimmed blocks": ("  {% if true %}\na\n  {% endif %}\nb", "a\nb"),
     "loop controls": (
-        "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% elif i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+        "{% for i in range(6) %}{% if i == 1 %}{% continue %}{% elif i > 2 %}{% break %}{% endif %}{{ i }}{% endfor %}",
         "02",
     ),
     "loop variables": ("{% for m in [5, 6] %}{{ loop.index0 }}{{ loop.last }}{% endfor %}", "0False1True"),
