@@ -65,7 +65,9 @@ def test_a_second_run_does_nothing_until_the_lock_changes(checkout, pip):
 
 def test_a_failed_first_install_leaves_no_environment(checkout, pip):
     pip.fail = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE"
-    with pytest.raises(SetupError, match=r"were not installed: a download does not match its hash in requirements\.lock"):
+    with pytest.raises(
+        SetupError, match=r"were not installed: a download does not match its hash in requirements\.lock"
+    ):
         environment.prepare(checkout)
     assert not (checkout / ".venv").exists()
 
