@@ -1,1 +1,28 @@
 """zincchat's engine: headless text generation on Vulkan compute, with the time of every token measured."""
+
+from engine.decode import MODES
+from engine.decode.sampling import Sampling
+from engine.engine import Engine
+from engine.errors import Cancelled, EngineError
+from engine.info import ModelInfo
+from engine.profile.records import TokenTiming
+from engine.program.schedule import BARRIERS
+from engine.session import PrefillStats, Session, Token
+from engine.vulkan.instance import DeviceInfo, list_devices, set_loader_environment
+
+__all__ = [
+    "BARRIERS",
+    "MODES",
+    "Cancelled",
+    "DeviceInfo",
+    "Engine",
+    "EngineError",
+    "ModelInfo",
+    "PrefillStats",
+    "Sampling",
+    "Session",
+    "Token",
+    "TokenTiming",
+    "list_devices",
+    "set_loader_environment",
+]

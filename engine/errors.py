@@ -6,3 +6,7 @@ class EngineError(Exception):
 
     The raw cause, where there is one, is chained as ``__cause__`` and shown under ``--debug`` only.
     """
+
+
+class Cancelled(Exception):
+    """The caller's cancel event was set; what was done until then stays usable."""

@@ -24,17 +24,21 @@ PUSH_BEGIN
     uint padded;
 PUSH_END
 
+shared uint penalised[GROUP_IDS / 32u];  // one bit an id: it is in the history
+
 void kernel() {
     const float penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
     const bool keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0;
     const uint lane = gl_LocalInvocationIndex;
     const uint base = gl_WorkGroupID.x * GROUP_IDS;
-    uint penalised = 0u;  // bit j: id base + lane + j * SCAN_LANES is in the history
     if (penalty != 1.0) {
-        for (uint i = 0u; i < HISTORY_IDS; ++i) {
+        for (uint i = lane; i < GROUP_IDS / 32u; i += SCAN_LANES) penalised[i] = 0u;
+        barrier();
+        for (uint i = lane; i < HISTORY_IDS; i += SCAN_LANES) {
             const uint offset = state.data[STATE_HISTORY + i] - base;
-            if (offset < GROUP_IDS && offset % SCAN_LANES == lane) penalised |= 1u << (offset / SCAN_LANES);
+            if (offset < GROUP_IDS) atomicOr(penalised[offset / 32u], 1u << offset % 32u);
         }
+        barrier();
     }
     uint best_key = 0u;
     uint best_id = NO_ID;
@@ -43,7 +47,12 @@ void kernel() {
         uint key = KEY_NAN;
         if (id < vocab) {
             float logit = logits.data[id];
-            if ((penalised >> j & 1u) != 0u) logit = logit > 0.0 ? logit / penalty : logit * penalty;
+            if (penalty != 1.0) {
+                const uint offset = id - base;
+                if ((penalised[offset / 32u] >> offset % 32u & 1u) != 0u) {
+                    logit = logit > 0.0 ? logit / penalty : logit * penalty;
+                }
+            }
             key = key_of(logit);
             if (ahead(key, id, best_key, best_id)) {
                 best_key = key;

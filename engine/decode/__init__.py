@@ -1,0 +1,12 @@
+"""Decoding: one file a mode, and the sampling parameters. Adding a mode is a file and an entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.decode.rerecord import Rerecord
+from engine.decode.reuse import Reuse
+from engine.decode.step import Mode, Resources
+
+MODE_CLASSES: dict[str, Callable[[Resources], Mode]] = {"rerecord": Rerecord, "reuse": Reuse}
+MODES = tuple(MODE_CLASSES)

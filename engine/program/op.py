@@ -35,3 +35,10 @@ class Op:
         self.groups = groups
         self.piece = piece
         self.bytes_moved = bytes_moved
+
+    def with_kernel(self, kernel: Kernel, push: bytes) -> Op:
+        """This op run by another kernel with other push constants."""
+        other = Op.__new__(Op)
+        other.name, other.kernel, other.buffers, other.push = self.name, kernel, self.buffers, push
+        other.groups, other.piece, other.bytes_moved = self.groups, self.piece, self.bytes_moved
+        return other

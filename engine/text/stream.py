@@ -17,6 +17,11 @@ class TextStream:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    @property
+    def pending(self) -> bool:
+        """Whether an incomplete character is held back."""
+        return bool(self._decoder.getstate()[0])
+
     def push(self, id: int) -> str:
         """The text that token ``id`` completes; may be empty."""
         if self._tokenizer.is_special(id):

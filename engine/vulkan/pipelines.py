@@ -32,10 +32,10 @@ class Kernel:
     ``reads`` and ``writes`` are the binding numbers it reads and writes; ``scalars`` the scalars' names.
     """
 
-    __slots__ = ("label", "layout", "name", "pack", "pipeline", "push_bytes", "reads", "scalars", "writes")
+    __slots__ = ("defines", "label", "layout", "name", "pack", "pipeline", "push_bytes", "reads", "scalars", "writes")
 
-    def __init__(self, name: str, label: str, source: str, stamped: bool) -> None:
-        self.name, self.label = name, label
+    def __init__(self, name: str, defines: Defines, label: str, source: str, stamped: bool) -> None:
+        self.name, self.defines, self.label = name, defines, label
         buffers = _BUFFER.findall(source)
         if [int(number) for number, _, _ in buffers] != list(range(len(buffers))):
             raise EngineError(f"kernel {label}: its buffers are not numbered from 0 in order")
@@ -82,10 +82,16 @@ class Kernels:
             self._kernels[key] = kernel
         return kernel
 
-    def prepare(self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None]) -> None:
+    def twin(self, kernel: Kernel) -> Kernel:
+        """The stamped twin of a kernel: the same code, which also notes when it ran."""
+        return self.get(kernel.name, kernel.defines, stamped=True)
+
+    def prepare(
+        self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None], threads: int | None = None
+    ) -> None:
         """Build many (name, defines, stamped) at once on several threads; ``done`` is called after each."""
         jobs = [job for job in wanted if (job[0], job[2], *sorted(job[1].items())) not in self._kernels]
-        with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 2)) as pool:
+        with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 2)) as pool:
             for _ in pool.map(lambda job: self.get(*job), jobs):
                 done()
 
@@ -136,7 +142,7 @@ class Kernels:
         pairs = tuple((key, str(value)) for key, value in sorted(merged.items()))
         label = name + "".join(f" {key}={value}" for key, value in sorted(defines.items()))
         source = expand(name, pairs)
-        kernel = Kernel(name, label, source, stamped)
+        kernel = Kernel(name, defines, label, source, stamped)
         code = compile_glsl(source, label)
         buffers = len(set(kernel.reads) | set(kernel.writes))
         kernel.layout = self._layout(kernel.push_bytes, buffers if self.device.binding == "descriptors" else 0)

@@ -9,5 +9,5 @@
 #define SCAN_LANES 128
 #define PART_LANES SUBGROUP_SIZE
 #endif
-#define LANE_IDS (GROUP_IDS / SCAN_LANES)  // at most 32
+#define LANE_IDS (GROUP_IDS / SCAN_LANES)
 #define PART_IDS (LANE_IDS * PART_LANES)

@@ -1,0 +1,67 @@
+"""The decode program: one token's ops for a context bucket, with its barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.models.config import Geometry
+from engine.program.fusion import PASSES, fuse
+from engine.program.lower import Lowering
+from engine.program.nodes import Node, Stack
+from engine.program.op import Op
+from engine.program.schedule import schedule
+from engine.vulkan.memory import Slice
+
+BUCKET_TOKENS = 512
+
+
+class Settings(NamedTuple):
+    """What a user can switch between two tokens."""
+
+    mode: str
+    fusion: bool
+    barriers: str
+
+
+class DecodeProgram(NamedTuple):
+    """Ops in order; ``barriers[i]`` says whether one stands before op i."""
+
+    ops: list[Op]
+    barriers: list[bool]
+    barrier_count: int
+
+
+class ProgramBuilder:
+    """Builds decode programs from nothing: nodes, passes, ops, schedule. ``builds`` counts them."""
+
+    def __init__(
+        self,
+        nodes: Callable[[], list[Node]],
+        sample: Callable[[], list[Op]],
+        lowering: Lowering,
+        stacks: dict[int, Stack],
+        spans: dict[tuple[int, int], Slice],
+        geometry: Geometry,
+    ) -> None:
+        self._nodes, self._sample, self._lowering = nodes, sample, lowering
+        self._stacks, self._spans = stacks, spans
+        self.geometry = geometry
+        self.builds = 0
+
+    def bucket(self, position: int) -> int:
+        """The bucket (tokens of context) that covers feeding a token at ``position``."""
+        size = min(BUCKET_TOKENS, self._lowering.context)
+        return min(-(-(position + 1) // size) * size, self._lowering.context)
+
+    def build(self, bucket: int, settings: Settings) -> DecodeProgram:
+        """One token's program; feeds the state's token and samples the next."""
+        nodes = self._nodes()
+        if settings.fusion:
+            nodes = fuse(nodes, PASSES, self._stacks, self._spans)
+        self._lowering.context_bucket = bucket
+        ops = self._lowering.lower(nodes)
+        ops += self._sample()
+        barriers = schedule(ops, settings.barriers)
+        self.builds += 1
+        return DecodeProgram(ops, barriers, sum(barriers))

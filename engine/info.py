@@ -1,0 +1,52 @@
+"""What an open engine says about its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.models.config import Geometry
+from engine.weights.gguf import GGUFFile
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The open model as a user would name it."""
+
+    name: str
+    path: Path
+    architecture: str
+    quantisation: str  # the type that holds most of the weights
+    parameters: int
+    file_bytes: int
+    trained_context: int
+    vocab_size: int
+    layers: int
+    can_chat: bool  # a tokenizer and a chat template are present
+
+
+def describe_model(file: GGUFFile, geometry: Geometry, can_chat: bool) -> ModelInfo:
+    """ModelInfo of an open file."""
+    metadata: Mapping[str, Any] = file.metadata
+    sizes: dict[str, int] = {}
+    parameters = 0
+    for info in file.tensors.values():
+        sizes[info.type.name] = sizes.get(info.type.name, 0) + info.size_bytes
+        parameters += int(np.prod(info.shape))
+    name = metadata.get("general.name")
+    return ModelInfo(
+        name=name if isinstance(name, str) and name.strip() else file.path.stem,
+        path=file.path,
+        architecture=str(metadata.get("general.architecture")),
+        quantisation=max(sizes, key=lambda kind: sizes[kind]),
+        parameters=parameters,
+        file_bytes=file.path.stat().st_size,
+        trained_context=geometry.trained_context,
+        vocab_size=geometry.vocab,
+        layers=geometry.layers,
+        can_chat=can_chat,
+    )

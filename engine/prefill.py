@@ -1,0 +1,81 @@
+"""Prompt processing: chunks of ids through matrix kernels, each in one submission."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.decode.state import initial_state
+from engine.models.config import Geometry
+from engine.program.activations import ActivationBuffers, Activations
+from engine.program.fusion import PREFILL_PASSES, fuse
+from engine.program.lower import Buffers, Lowering
+from engine.program.op import Op
+from engine.program.schedule import schedule
+from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.memory import Memory
+from engine.vulkan.pipelines import Kernels
+from engine.weights.load import Weights
+
+CPU_CHUNK_TOKENS = 16  # well under 0.3 s on a software device, so that a cancel is heard in time
+GPU_CHUNK_TOKENS = 256
+
+
+def chunk_tokens(is_cpu: bool) -> int:
+    """The largest prompt chunk on this kind of device."""
+    return CPU_CHUNK_TOKENS if is_cpu else GPU_CHUNK_TOKENS
+
+
+class Prefill:
+    """Feeds prompt chunks. Every token's arithmetic is its own, so chunk boundaries never change a bit."""
+
+    def __init__(
+        self,
+        model: ModuleType,
+        geometry: Geometry,
+        weights: Weights,
+        activations: ActivationBuffers,
+        kernels: Kernels,
+        memory: Memory,
+        buffers: Buffers,
+        context: int,
+    ) -> None:
+        self._model, self._g, self._weights = model, geometry, weights
+        self._activations, self._kernels, self._memory = activations, kernels, memory
+        self._buffers, self._context = buffers, context
+        self.chunk_tokens = chunk_tokens(kernels.device.is_cpu)
+        self._commands = CommandBuffer(kernels.device)
+        self.end_ns = 0.0  # device time at which the last chunk ended
+
+    def feed(self, ids: Sequence[int], position: int, last: bool) -> None:
+        """Put one chunk's ids into the KV cache from ``position``; ``last`` computes the logits after it too."""
+        host_ids = np.asarray(ids, np.uint32)
+        self._memory.write(self._buffers.ids, host_ids)
+        ops = self._ops(len(ids), last)
+        commands = self._commands
+        commands.begin(ONE_TIME_SUBMIT)
+        commands.update(self._buffers.state, initial_state(position, 0, ()))
+        commands.record(ops, schedule(ops, "needed"))
+        commands.end()
+        commands.submit()
+        commands.wait()
+        _, self.end_ns = commands.ticks_ns()
+
+    def _ops(self, tokens: int, last: bool) -> list[Op]:
+        views = Activations(self._activations, tokens)
+        lowering = Lowering(self._kernels, self._g, self._buffers, self._context, tokens, prefill=True)
+        nodes = fuse(self._model.layers(self._g, self._weights, views), PREFILL_PASSES, {}, {})
+        if last:
+            nodes += self._model.head(self._g, self._weights, views)
+        return lowering.lower(nodes)
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        """float32 (vocab,): the logits after the last chunk fed with ``last``."""
+        return self._memory.read(self._activations.logits).view(np.float32)
+
+    def close(self) -> None:
+        """Destroy the command buffer."""
+        self._commands.close()

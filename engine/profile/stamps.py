@@ -1,0 +1,80 @@
+"""Stamped twins: a token whose kernels note the device clock themselves.
+
+Each workgroup writes its first start and its last end into a slot of its own, so the stamps cost no atomics
+and no kernel waits for another. From the slots follow, per dispatch, the first start and the last end, and
+from those the time in which any kernel ran and the time between kernels in which none did.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.program.op import PIECES, Op
+from engine.vulkan.memory import Memory, Slice
+from engine.vulkan.pipelines import Kernels
+
+_SLOT_BYTES = 16  # start and end, 64 bits each
+_pack = struct.Struct("<Q").pack
+
+
+class Stamps:
+    """Slots for one program's stamped twin, grown as programs need them."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self._slots: Slice | None = None
+
+    def twin(self, ops: Sequence[Op], kernels: Kernels) -> StampedProgram:
+        """The ops with their kernels' twins in place. Their slots serve one program at a time."""
+        counts = np.array([op.groups[0] * op.groups[1] * op.groups[2] for op in ops])
+        size = int(counts.sum()) * _SLOT_BYTES
+        if self._slots is None or self._slots.size < size:
+            self._slots = self.memory.allocate(size, "readback")
+        slots = self._slots.part(0, size)
+        starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+        twins = []
+        for op, start in zip(ops, starts, strict=True):
+            push = _pack(slots.address + int(start) * _SLOT_BYTES) + op.push
+            twins.append(op.with_kernel(kernels.twin(op.kernel), push))
+        return StampedProgram(twins, slots, starts)
+
+
+class StampedProgram:
+    """Ops that stamp, and the reading of what they stamped."""
+
+    def __init__(self, ops: list[Op], slots: Slice, starts: npt.NDArray[np.int64]) -> None:
+        self.ops, self._slots, self._starts = ops, slots, starts
+
+    def clear(self) -> None:
+        """Zero the slots; a workgroup that never ran stays zero."""
+        self._slots.host()[:] = 0
+
+    def spans(self) -> npt.NDArray[np.int64]:
+        """(ops, 2) device clock ticks: each dispatch's first start and last end."""
+        raw = self._slots.host().view(np.uint64).reshape(-1, 2)
+        begin = np.where(raw[:, 0] == 0, np.iinfo(np.uint64).max, raw[:, 0])
+        first = np.minimum.reduceat(begin, self._starts)
+        last = np.maximum.reduceat(raw[:, 1], self._starts)
+        return np.stack((first, last), axis=1).astype(np.int64)
+
+
+def account(spans: npt.NDArray[np.int64], pieces: Sequence[str], tick_ns: float) -> tuple[float, float, dict[str, float]]:
+    """(kernels_us, bubbles_us, pieces_us) of one token.
+
+    ``spans`` are (ops, 2) ticks in program order. Kernels is the time in which at least one kernel ran,
+    bubbles the time between the first start and the last end in which none did. A piece's time is that of its
+    kernels; where kernels overlap, the time counts for the one that started first.
+    """
+    order = np.argsort(spans[:, 0], kind="stable")
+    start, end = spans[order, 0], spans[order, 1]
+    covered = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))  # end of all earlier kernels
+    busy = np.maximum(end - np.maximum(start, covered), 0)
+    gaps = np.maximum(start - covered, 0)
+    index = np.array([PIECES.index(piece) for piece in pieces])[order]
+    per_piece = np.bincount(index, weights=busy, minlength=len(PIECES)) * tick_ns / 1e3
+    named = {piece: float(value) for piece, value in zip(PIECES, per_piece, strict=True)}
+    return float(busy.sum()) * tick_ns / 1e3, float(gaps.sum()) * tick_ns / 1e3, named

@@ -1,0 +1,193 @@
+"""Nodes to ops: which kernel each runs on this device, over how many workgroups, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.models.config import Geometry
+from engine.program.matrix import Weight, embed, gate_up, matmul, matvec
+from engine.program.nodes import Node
+from engine.program.op import Op
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Defines, Kernels
+
+SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
+_FLOAT_BYTES = 4
+
+
+class Buffers(NamedTuple):
+    """What ops touch besides weights and activations."""
+
+    state: Slice
+    ids: Slice  # uint32 ids of a prompt chunk
+    rope_table: Slice  # float32 (context, rotated / 2, 2): cos and sin
+    k_cache: tuple[Slice, ...]  # a layer each: float16 (kv_heads, context, head_size)
+    v_cache: tuple[Slice, ...]
+    parts: Slice  # float32 (splits, heads, head_size)
+    sums: Slice  # float32 (splits, heads, 2)
+
+
+class _Choice(NamedTuple):
+    name: str
+    defines: Defines
+
+
+def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
+    """The kernels besides the matrix ones, by node kind, chosen for this device."""
+    device = kernels.device
+    cpu = device.is_cpu
+    size = device.subgroup_size
+    head: Defines = {"HEAD_DIM": g.head_size}
+    rope: Defines = {**head, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
+    attend: Defines = {**head, "SPLIT": SPLIT_TOKENS, **({"PREFILL": 1} if prefill else {})}
+    if not cpu:
+        attend["LANES"] = max(128, size)
+    return {
+        "norm": _Choice("norm", {"LANES": size if cpu else max(256, size)}),
+        "add": _Choice("add", {}),
+        "rope": _Choice("rope", rope),
+        "store": _Choice("store_kv", head),
+        "rope_store": _Choice("rope_store", rope),
+        "attend": _Choice("attend_rows" if cpu else "attend_groups", attend),
+        "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
+        "silu_mul": _Choice("silu_mul", {}),
+    }
+
+
+class Lowering:
+    """Turns nodes into ops for ``tokens`` rows: 1 with ``context_bucket`` for decode, else a prompt chunk.
+
+    ``attend`` covers ``context_bucket`` tokens of KV cache in decode; its workgroups beyond the state's
+    position return at once.
+    """
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        geometry: Geometry,
+        buffers: Buffers,
+        context: int,
+        tokens: int = 1,
+        prefill: bool = False,
+    ) -> None:
+        self.kernels, self.g, self.b = kernels, geometry, buffers
+        self.context, self.tokens, self.prefill = context, tokens, prefill
+        self.context_bucket = context
+        self._small = {
+            kind: kernels.get(choice.name, choice.defines)
+            for kind, choice in small_kernels(kernels, geometry, prefill).items()
+        }
+        self._lane_rows = kernels.device.subgroup_size if kernels.device.is_cpu else 1
+        self._scale = geometry.head_size**-0.5
+        self._lowered: dict[str, Callable[[Node], Op]] = {
+            "embed": self._embed,
+            "norm": self._norm,
+            "matvec": self._matvec,
+            "matvec_add": self._matvec_add,
+            "add": self._add,
+            "rope": self._rope,
+            "store": self._store,
+            "rope_store": self._rope_store,
+            "silu_mul": self._silu_mul,
+            "gate_up": self._gate_up,
+            "head": self._head,
+        }
+
+    def lower(self, nodes: list[Node]) -> list[Op]:
+        """One op a node, two for decode attention (ranges, then their merge)."""
+        lowered = self._lowered
+        ops: list[Op] = []
+        for node in nodes:
+            if node.kind == "attend":
+                ops += self._attend(node)
+            else:
+                ops.append(lowered[node.kind](node))
+        return ops
+
+    def _embed(self, node: Node) -> Op:
+        table, y = node.args
+        if self.prefill:
+            return embed(self.kernels, table, self.b.ids, y, tokens=self.tokens, name=node.name)
+        return embed(self.kernels, table, self.b.state, y, decode=True, name=node.name)
+
+    def _norm(self, node: Node) -> Op:
+        x, weight, y = node.args
+        g = self.g
+        rows = x.size // (_FLOAT_BYTES * g.hidden)
+        return Op(node.name, self._small["norm"], (x, weight, y), (g.hidden, g.eps), (rows, 1, 1), "small", x.size * 2)
+
+    def _matvec(self, node: Node) -> Op:
+        weight, x, y = node.args
+        if self.prefill:
+            return matmul(self.kernels, weight, x, y, self.tokens, name=node.name)
+        return matvec(self.kernels, weight, x, y, name=node.name)
+
+    def _matvec_add(self, node: Node) -> Op:
+        weight, x, y = node.args
+        if self.prefill:
+            return matmul(self.kernels, weight, x, y, self.tokens, add=True, name=node.name)
+        return matvec(self.kernels, weight, x, y, add=True, name=node.name)
+
+    def _head(self, node: Node) -> Op:
+        weight, x, y = node.args
+        return matvec(self.kernels, weight, x, y, piece="head", name=node.name)
+
+    def _gate_up(self, node: Node) -> Op:
+        gate, up, x, y = node.args
+        return gate_up(self.kernels, gate, up, x, y, name=node.name)
+
+    def _add(self, node: Node) -> Op:
+        x, y = node.args
+        count = x.size // _FLOAT_BYTES
+        return Op(node.name, self._small["add"], (x, y), (count,), (-(-count // 64), 1, 1), "small", x.size * 3)
+
+    def _silu_mul(self, node: Node) -> Op:
+        gate, up, y = node.args
+        count = y.size // _FLOAT_BYTES
+        groups = (-(-count // 64), 1, 1)
+        return Op(node.name, self._small["silu_mul"], (gate, up, y), (count,), groups, "small", y.size * 3)
+
+    def _rope(self, node: Node) -> Op:
+        x, heads = node.args
+        pairs = self.tokens * heads * self.g.rotated // 2
+        buffers = (x, self.b.rope_table, self.b.state)
+        groups = (-(-pairs // 64), 1, 1)
+        return Op(node.name, self._small["rope"], buffers, (heads, self.tokens), groups, "small", x.size * 2)
+
+    def _store(self, node: Node) -> Op:
+        k, v, layer = node.args
+        b, g = self.b, self.g
+        buffers = (k, v, b.k_cache[layer], b.v_cache[layer], b.state)
+        groups = (-(-self.tokens * g.kv_size // 64), 1, 1)
+        scalars = (g.kv_heads, self.tokens, self.context)
+        return Op(node.name, self._small["store"], buffers, scalars, groups, "small", k.size * 3)
+
+    def _rope_store(self, node: Node) -> Op:
+        q, k, v, layer = node.args
+        b, g = self.b, self.g
+        buffers = (q, k, v, b.rope_table, b.k_cache[layer], b.v_cache[layer], b.state)
+        pairs = self.tokens * (g.heads + g.kv_heads) * (g.head_size // 2)
+        scalars = (g.heads, g.kv_heads, self.tokens, self.context)
+        return Op(node.name, self._small["rope_store"], buffers, scalars, (-(-pairs // 64), 1, 1), "small", q.size * 2)
+
+    def _attend(self, node: Node) -> list[Op]:
+        q, layer, y = node.args
+        b, g = self.b, self.g
+        ranges = self.tokens if self.prefill else -(-self.context_bucket // SPLIT_TOKENS)
+        groups = (-(-ranges // self._lane_rows), g.heads, 1)
+        scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale)
+        out = y if self.prefill else b.parts
+        buffers = (q, b.k_cache[layer], b.v_cache[layer], b.state, out, b.sums)
+        moved = self.context_bucket * g.kv_size * 4
+        ops = [Op(node.name, self._small["attend"], buffers, scalars, groups, "kv", moved)]
+        if not self.prefill:
+            merge = (b.parts, b.sums, b.state, y)
+            groups = (-(-g.q_size // 64), 1, 1)
+            ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads,), groups, "kv", y.size))
+        return ops
+
+
+def bytes_read(weights: list[Weight]) -> int:
+    """Bytes of the given matrices, each once."""
+    return sum(weight.bytes for weight in weights)

@@ -1,0 +1,40 @@
+"""What a model computes, before anything is said about kernels: a list of nodes.
+
+An architecture emits nodes, fusion passes replace runs of them, and lowering turns each into an op. The
+same list serves one decode token and a prompt chunk. Arguments by kind (slices hold float32 activations,
+``tokens`` rows of them):
+
+    embed       (table, y)                 y = rows of the embedding table
+    norm        (x, weight, y)             y = RMS norm of x
+    matvec      (weight, x, y)             y = W x
+    matvec_add  (weight, x, y)             y += W x
+    add         (x, y)                     x += y
+    rope        (x, heads)                 rotary embedding in place
+    store       (k, v, layer)              k and v into the layer's KV cache
+    rope_store  (q, k, v, layer)           rope on q and k, and store
+    attend      (q, layer, y)              attention over the layer's KV cache
+    silu_mul    (gate, up, y)              y = silu(gate) * up
+    gate_up     (gate, up, x, y)           y = silu(Wg x) * (Wu x)
+    head        (weight, x, y)             logits = W x
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from engine.program.matrix import Weight
+
+
+class Node(NamedTuple):
+    """One step of a model; ``name`` is what the timeline calls it."""
+
+    kind: str
+    name: str
+    args: tuple[Any, ...]
+
+
+class Stack(NamedTuple):
+    """Weights that lie one after another in memory, so that one matvec over ``combined`` does all ``members``."""
+
+    members: tuple[Weight, ...]
+    combined: Weight

@@ -1,0 +1,51 @@
+"""What an engine allocates and builds before its first token."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from gguf.constants import GGMLQuantizationType
+
+from engine.decode.state import STATE_BYTES
+from engine.models.config import Geometry
+from engine.program import matrix, sample
+from engine.program.lower import SPLIT_TOKENS, Buffers, small_kernels
+from engine.vulkan.memory import Memory
+from engine.vulkan.pipelines import Defines, Kernels
+
+_FLOAT_BYTES = 4
+
+
+def kernel_jobs(kernels: Kernels, geometry: Geometry, types: set[GGMLQuantizationType]) -> list[tuple[str, Defines, bool]]:
+    """Every kernel a model needs, for ``Kernels.prepare``."""
+    jobs: list[tuple[str, Defines, bool]] = [("nothing", {}, True)]
+    for prefill in (False, True):
+        jobs += [(choice.name, choice.defines, False) for choice in small_kernels(kernels, geometry, prefill).values()]
+    jobs += matrix.required_kernels(kernels, types)
+    jobs += sample.required_kernels()
+    unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}
+    return list(unique.values())
+
+
+def allocate_buffers(
+    memory: Memory, g: Geometry, context: int, frequencies: npt.NDArray[np.float64], chunk_tokens: int
+) -> Buffers:
+    """State, KV cache, RoPE table and attention's partial results for ``context`` tokens.
+
+    ``frequencies`` are radians a position, float64 (rotated / 2,). Raise EngineError where memory is out.
+    """
+    angles = np.arange(context, dtype=np.float64)[:, None] * frequencies[None, :]
+    table = np.stack((np.cos(angles), np.sin(angles)), axis=-1).astype(np.float32)
+    rope_table = memory.allocate(table.nbytes, constant=True)
+    memory.write(rope_table, table)
+    cache_bytes = g.kv_size * context * 2
+    splits = -(-context // SPLIT_TOKENS)
+    return Buffers(
+        state=memory.allocate(STATE_BYTES),
+        ids=memory.allocate(chunk_tokens * 4, "upload"),
+        rope_table=rope_table,
+        k_cache=tuple(memory.allocate(cache_bytes) for _ in range(g.layers)),
+        v_cache=tuple(memory.allocate(cache_bytes) for _ in range(g.layers)),
+        parts=memory.allocate(splits * g.q_size * _FLOAT_BYTES),
+        sums=memory.allocate(splits * g.heads * 2 * _FLOAT_BYTES),
+    )

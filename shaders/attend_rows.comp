@@ -1,0 +1,80 @@
+#version 460
+// Attention for software devices: one invocation a (query head, token range), no shared memory.
+// Decode: the range is SPLIT tokens of the KV cache, and its unnormalised result goes to partials. PREFILL: the
+// range is the whole prefix of one of the chunk's queries, and its result is final; lanes are queries, so that
+// they read the same keys.
+#include "binding.glsl"
+#include "state.glsl"
+
+layout(local_size_x = SUBGROUP_SIZE) in;
+
+BUFFER(0, readonly, Q, vec4, q)
+BUFFER(1, readonly, KCache, uvec4, k_cache)
+BUFFER(2, readonly, VCache, uvec4, v_cache)
+BUFFER(3, readonly, State, uint, state)
+BUFFER(4, writeonly, Out, vec4, result)
+BUFFER(5, writeonly, Sums, vec2, sums)
+PUSH_BEGIN
+    ADDRESS(Q, q)
+    ADDRESS(KCache, k_cache)
+    ADDRESS(VCache, v_cache)
+    ADDRESS(State, state)
+    ADDRESS(Out, result)
+    ADDRESS(Sums, sums)
+    uint heads;
+    uint kv_heads;
+    uint context;
+    uint tokens;
+    float scale;
+PUSH_END
+
+void kernel() {
+    const uint head = gl_WorkGroupID.y;
+    const uint lane = gl_GlobalInvocationID.x;  // decode: the split; prefill: the query
+    const uint position = state.data[STATE_POSITION];
+#ifdef PREFILL
+    if (lane >= tokens) return;
+    const uint first = 0, end = position + lane + 1;
+    const uint row = lane * heads + head;
+#else
+    const uint first = lane * SPLIT, end = min(first + SPLIT, position + 1);
+    if (first > position) return;
+    const uint row = head;
+#endif
+    vec4 query[HEAD_DIM / 4];
+    vec4 acc[HEAD_DIM / 4];
+    for (uint d = 0; d < HEAD_DIM / 4; ++d) {
+        query[d] = q.data[row * (HEAD_DIM / 4) + d] * scale;
+        acc[d] = vec4(0.0);
+    }
+    float top = -3.0e38, total = 0.0;
+    uint base = ((head / (heads / kv_heads)) * context + first) * (HEAD_DIM / 8);
+    for (uint token = first; token < end; ++token) {
+        vec4 dots = vec4(0.0);
+        for (uint d = 0; d < HEAD_DIM / 8; ++d) {
+            const uvec4 raw = k_cache.data[base + d];
+            dots = fma(query[2 * d], vec4(unpackHalf2x16(raw.x), unpackHalf2x16(raw.y)), dots);
+            dots = fma(query[2 * d + 1], vec4(unpackHalf2x16(raw.z), unpackHalf2x16(raw.w)), dots);
+        }
+        const float score = (dots.x + dots.y) + (dots.z + dots.w);
+        const float higher = max(top, score);
+        const float shrink = exp(top - higher), weight = exp(score - higher);
+        top = higher;
+        total = fma(total, shrink, weight);
+        for (uint d = 0; d < HEAD_DIM / 8; ++d) {
+            const uvec4 raw = v_cache.data[base + d];
+            acc[2 * d] = fma(vec4(weight), vec4(unpackHalf2x16(raw.x), unpackHalf2x16(raw.y)), acc[2 * d] * shrink);
+            acc[2 * d + 1] = fma(vec4(weight), vec4(unpackHalf2x16(raw.z), unpackHalf2x16(raw.w)), acc[2 * d + 1] * shrink);
+        }
+        base += HEAD_DIM / 8;
+    }
+#ifdef PREFILL
+    for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[row * (HEAD_DIM / 4) + d] = acc[d] / total;
+#else
+    const uint part = lane * heads + head;
+    for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[part * (HEAD_DIM / 4) + d] = acc[d];
+    sums.data[part] = vec2(top, total);
+#endif
+}
+
+#include "main.glsl"

@@ -1,0 +1,148 @@
+"""RoPE, KV cache and attention kernels against float64 numpy, both device kinds' variants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.engine.gpu import Gpu
+
+SPLIT = 64
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with Gpu() as device:
+        yield device
+
+
+def state_at(gpu: Gpu, position: int):
+    words = np.zeros(128, np.uint32)
+    words[0] = position
+    return gpu.array(words)
+
+
+def rope_table(context: int, rotated: int) -> np.ndarray:
+    angles = np.arange(context)[:, None] * 1e4 ** (-np.arange(0, rotated, 2) / rotated)
+    return np.stack((np.cos(angles), np.sin(angles)), -1)
+
+
+def rotate(x: np.ndarray, table: np.ndarray, position: int, rotated: int, halves: bool) -> np.ndarray:
+    """x (tokens, heads, head_size) float64, turned."""
+    out = x.copy()
+    for token in range(len(x)):
+        for pair in range(rotated // 2):
+            i, j = (pair, pair + rotated // 2) if halves else (2 * pair, 2 * pair + 1)
+            cos, sin = table[position + token, pair]
+            out[token, :, i] = x[token, :, i] * cos - x[token, :, j] * sin
+            out[token, :, j] = x[token, :, i] * sin + x[token, :, j] * cos
+    return out
+
+
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize(("size", "rotated", "tokens", "position"), [(64, 64, 1, 5), (24, 16, 3, 0), (128, 32, 7, 40)])
+def test_rope_and_store_agree_with_numpy_and_with_each_other(gpu, halves, size, rotated, tokens, position):
+    rng = np.random.default_rng()
+    heads, kv_heads, context = 6, 2, 64
+    q, k, v = (rng.normal(size=(tokens, n, size)).astype(np.float32) for n in (heads, kv_heads, kv_heads))
+    table = rope_table(context, rotated)
+    tables, state = gpu.array(table.astype(np.float32)), state_at(gpu, position)
+    defines = {"HEAD_DIM": size, "ROTATED": rotated} | ({"ROPE_HALVES": 1} if halves else {})
+    cache_bytes = kv_heads * context * size * 2
+
+    q1, k1, v1 = gpu.array(q), gpu.array(k), gpu.array(v)
+    caches = [gpu.poisoned(cache_bytes) for _ in range(4)]
+    for x, n in ((q1, heads), (k1, kv_heads)):
+        groups = -(-tokens * n * rotated // 2 // 64)
+        gpu.dispatch("rope", (x, tables, state), (n, tokens), (groups, 1, 1), defines)
+    groups = -(-tokens * kv_heads * size // 64)
+    head = {"HEAD_DIM": size}
+    gpu.dispatch("store_kv", (k1, v1, *caches[:2], state), (kv_heads, tokens, context), (groups, 1, 1), head)
+
+    q2, k2, v2 = gpu.array(q), gpu.array(k), gpu.array(v)
+    groups = -(-tokens * (heads + kv_heads) * size // 2 // 64)
+    buffers = (q2, k2, v2, tables, *caches[2:], state)
+    gpu.dispatch("rope_store", buffers, (heads, kv_heads, tokens, context), (groups, 1, 1), defines)
+
+    expected = rotate(q.astype(np.float64), table, position, rotated, halves)
+    assert np.abs(gpu.read(q1).reshape(q.shape) - expected).max() < 1e-5
+    assert np.array_equal(gpu.read(q1), gpu.read(q2))
+    split, fused = ([gpu.read(c, np.uint16) for c in pair] for pair in (caches[:2], caches[2:]))
+    assert all(np.array_equal(one, two) for one, two in zip(split, fused, strict=True))
+    expected_k = rotate(k.astype(np.float64), table, position, rotated, halves)
+    for raw, values in zip(fused, (expected_k, v), strict=True):
+        cache = raw.view(np.float16).reshape(kv_heads, context, size)
+        wrote = cache[:, position : position + tokens].transpose(1, 0, 2)
+        assert np.abs(wrote - values).max() < 4e-3  # half a float16 step at the largest values
+        rest = np.delete(raw.reshape(kv_heads, context, size), range(position, position + tokens), axis=1)
+        assert (rest == 0xCBCB).all()  # nothing but the tokens' rows was touched
+
+
+def attention(q, k, v, ends, scale) -> np.ndarray:
+    """q (tokens, heads, size), k and v (kv_heads, context, size), float64; token t sees the first ends[t] keys."""
+    tokens, heads, size = q.shape
+    out = np.empty_like(q)
+    for t in range(tokens):
+        for h in range(heads):
+            kv = h // (heads // len(k))
+            scores = k[kv, : ends[t]] @ q[t, h] * scale
+            weights = np.exp(scores - scores.max())
+            out[t, h] = weights @ v[kv, : ends[t]] / weights.sum()
+    return out
+
+
+@pytest.mark.parametrize("variant", ["attend_rows", "attend_groups"])
+@pytest.mark.parametrize(
+    ("size", "heads", "kv_heads", "position"),
+    [(64, 9, 3, 0), (64, 9, 3, 63), (64, 4, 4, 64), (128, 8, 2, 200), (24, 3, 1, 129), (256, 2, 1, 70)],
+)
+def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
+    rng = np.random.default_rng()
+    context = 256
+    q = rng.normal(size=(1, heads, size)).astype(np.float32) * 3
+    k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
+    k[:, position + 1 :], v[:, position + 1 :] = np.float16("nan"), np.float16("nan")  # beyond the end: never read
+    splits = context // SPLIT
+    parts, sums = gpu.poisoned(splits * heads * size * 4), gpu.poisoned(splits * heads * 8)
+    out, state = gpu.poisoned(heads * size * 4), state_at(gpu, position)
+    defines = {"HEAD_DIM": size, "SPLIT": SPLIT}
+    lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
+    extra = {} if variant == "attend_rows" else {"LANES": 128}
+    scale = size**-0.5
+    gpu.dispatch(
+        variant,
+        (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums),
+        (heads, kv_heads, context, 1, scale),
+        (-(-splits // lanes), heads, 1),
+        defines | extra,
+    )
+    gpu.dispatch("attend_merge", (parts, sums, state, out), (heads,), (-(-heads * size // 64), 1, 1), defines)
+    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), [position + 1], scale)
+    assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
+
+
+@pytest.mark.parametrize("variant", ["attend_rows", "attend_groups"])
+@pytest.mark.parametrize(
+    ("size", "heads", "kv_heads", "position", "tokens"), [(64, 9, 3, 0, 13), (64, 4, 2, 60, 9), (24, 3, 1, 100, 1)]
+)
+def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens):
+    rng = np.random.default_rng()
+    context = 128
+    q = rng.normal(size=(tokens, heads, size)).astype(np.float32) * 3
+    k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
+    k[:, position + tokens :], v[:, position + tokens :] = np.float16("nan"), np.float16("nan")
+    out, sums = gpu.poisoned(q.nbytes), gpu.poisoned(16)
+    defines = {"HEAD_DIM": size, "SPLIT": SPLIT, "PREFILL": 1}
+    lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
+    extra = {} if variant == "attend_rows" else {"LANES": 128}
+    scale = size**-0.5
+    gpu.dispatch(
+        variant,
+        (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, sums),
+        (heads, kv_heads, context, tokens, scale),
+        (-(-tokens // lanes), heads, 1),
+        defines | extra,
+    )
+    ends = [position + t + 1 for t in range(tokens)]
+    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), ends, scale)
+    assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
