@@ -27,7 +27,7 @@ def test_everything_apt_writes_is_in_the_folder_given(tmp_path, program):
 def test_the_plan_names_each_package_with_its_size(tmp_path, program):
     program(
         "apt-get",
-        "echo \"'http://mirror.invalid/deb/pool/libllvm21_1%3a21.1.8_amd64.deb' libllvm21_1%3a21.1.8-13_amd64.deb 28 S:0\"\n"
+        "echo \"'http://mirror.invalid/pool/llvm_amd64.deb' libllvm21_1%3a21.1.8-13_amd64.deb 28 S:0\"\n"
         "echo \"'http://mirror.invalid/deb/pool/d_2_all.deb' libdrm-common_2.4_all.deb 7 SHA256:00\"",
     )
     plan = PrivateApt(tmp_path / "apt", SOURCE, "forky").plan(["mesa"])
