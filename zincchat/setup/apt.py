@@ -35,18 +35,20 @@ Acquire::IndexTargets::deb::Packages {
 };
 """
 
+_UNREACHABLE = r"Could not (resolve|connect)|failure resolving|Connection (refused|failed)|nable to connect|timed out"
 _REASONS = (
     (r"No space left on device|enough free space", "the disk is full: free some space"),
-    (
-        r"Could not (resolve|connect)|Connection (refused|failed)|[Uu]n(able to connect|reachable)|timed out",
-        "the mirror cannot be reached: check the network connection",
-    ),
+    (_UNREACHABLE, "the mirror cannot be reached: check the network connection"),
     (
         r"NO_PUBKEY|not signed|EXPKEYSIG|BADSIG|Missing key|invalid signature|couldn't be verified",
         "its signature cannot be verified: bring the package debian-archive-keyring up to date",
     ),
     (r"does not have a Release file|404 ", "the mirror does not carry it"),
 )
+
+
+class Unreachable(SetupError):
+    """The mirror does not answer, so that asking it for something else is of no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +126,6 @@ class PrivateApt:
         if done.status != 0:
             reasons = (text for pattern, text in _REASONS if re.search(pattern, done.output))
             reason = next(reasons, "apt-get says why under --debug")
-            raise SetupError(f"Debian's suite {self.suite} was not fetched: {reason}", done.output)
+            kind = Unreachable if re.search(_UNREACHABLE, done.output) else SetupError
+            raise kind(f"Debian's suite {self.suite} was not fetched: {reason}", done.output)
         return done.stdout

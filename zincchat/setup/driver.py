@@ -12,7 +12,7 @@ from pathlib import Path
 from zincchat import cached_driver
 from zincchat.cached_driver import CachedDriver
 from zincchat.paths import data_dir
-from zincchat.setup.apt import Package, PrivateApt
+from zincchat.setup.apt import Package, PrivateApt, Unreachable
 from zincchat.setup.apt_sources import Source, main_archives
 from zincchat.setup.console import megabytes, say
 from zincchat.setup.errors import SetupError
@@ -148,6 +148,8 @@ def _open_suite(folder: Path, source: Source) -> tuple[PrivateApt, list[Package]
             return apt, apt.plan(_PACKAGES)
         except SetupError as error:
             failures.append(error)
+            if isinstance(error, Unreachable):
+                break
     details = "\n".join(failure.detail for failure in failures)
     raise SetupError(f"{failures[-1]}, or {_package_advice()}", details)
 

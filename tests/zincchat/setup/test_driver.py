@@ -206,13 +206,14 @@ def test_the_older_suite_is_taken_where_the_mirror_lacks_the_newer(machine, mirr
     assert json.loads((data / "driver" / "manifest.json").read_text())["suite"] == "trixie"
 
 
-def test_a_mirror_out_of_reach_is_one_line_that_names_the_package(machine, mirror, data, program):
-    program("apt-get", "echo \"Could not resolve 'mirror.invalid'\" >&2; exit 100")
+def test_a_mirror_out_of_reach_is_one_line_that_names_the_package(machine, mirror, data, program, tmp_path):
+    program("apt-get", f"echo called >>{tmp_path}/calls; echo \"Temporary failure resolving 'mirror'\" >&2; exit 100")
     with pytest.raises(SetupError) as caught:
         ensure_driver()
     assert "the mirror cannot be reached: check the network connection" in str(caught.value)
     assert "sudo apt-get install mesa-vulkan-drivers" in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert (tmp_path / "calls").read_text() == "called\n"
     assert_nothing_left(data)
 
 
