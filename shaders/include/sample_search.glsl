@@ -5,6 +5,7 @@
 // what stands at or above four thresholds, until so few keys are left between two of them that they can be sorted.
 // All sums run in a fixed order: lane by lane, a shuffle tree in the unit, then unit by unit.
 #define NEAR 256u         // keys sorted at most
+#define BLOCK 32u         // loads of a lane summed before they join the rest, which keeps small weights exact
 #define FLOAT_PASSES 8u   // then thresholds are chosen by key, which ends in 16 passes whatever the logits
 
 shared vec4 unit_masses[UNITS];
@@ -159,15 +160,20 @@ void keep_top(uint wanted, float mass) {
         bounds = clamp(bounds, uvec4(low), uvec4(high - 1u));
         vec4 masses = vec4(0.0);
         uvec4 counts = uvec4(0u);
-        for (uint i = gl_LocalInvocationIndex; i < padded / 4u; i += LANES) {
-            const uvec4 keys = scratch.data[i];
-            [[unroll]] for (uint j = 0u; j < 4u; ++j) {
-                if (keys[j] >= low && candidate(keys[j], i * 4u + j)) {
-                    const uvec4 reached = uvec4(greaterThanEqual(uvec4(keys[j]), bounds));
-                    counts += reached;
-                    if (by_mass) masses += weight(keys[j], 1.0) * vec4(reached);
+        const uint quads = padded / 4u;
+        for (uint block = gl_LocalInvocationIndex; block < quads; block += LANES * BLOCK) {
+            vec4 block_masses = vec4(0.0);
+            for (uint i = block; i < min(block + LANES * BLOCK, quads); i += LANES) {
+                const uvec4 keys = scratch.data[i];
+                [[unroll]] for (uint j = 0u; j < 4u; ++j) {
+                    if (keys[j] >= low && candidate(keys[j], i * 4u + j)) {
+                        const uvec4 reached = uvec4(greaterThanEqual(uvec4(keys[j]), bounds));
+                        counts += reached;
+                        if (by_mass) block_masses += weight(keys[j], 1.0) * vec4(reached);
+                    }
                 }
             }
+            masses += block_masses;
         }
         counts = sum_counts(counts);
         if (by_mass) masses = sum_masses(masses);
