@@ -25,20 +25,22 @@ _STAMP = "zincchat-stamp"
 def prepare(checkout: Path) -> None:
     """Make ``checkout/.venv`` hold the locked dependencies and the checkout itself, editable.
 
-    Quick where nothing changed. An environment that could not be finished is removed if this call made it, and else
-    keeps no stamp, so that the next call mends it. Raises SetupError.
+    Quick where nothing changed. One that was made for another folder or Python version is made anew, since its scripts
+    name their interpreter. One that could not be finished is removed if this call made it, and else keeps only half
+    of its stamp, so that the next call mends it. Raises SetupError.
     """
     folder, python = checkout / ".venv", checkout / ".venv" / "bin" / "python"
-    stamp = _fingerprint(checkout)
-    if python.exists() and _read(folder / _STAMP) == stamp:
+    place, contents = f"{checkout} {sys.version_info[:2]}\n", _fingerprint(checkout)
+    stamp = _read(folder / _STAMP)
+    if python.exists() and stamp == place + contents:
         return
-    made_here = not python.exists()
+    made_here = not python.exists() or (stamp != "" and not stamp.startswith(place))
     try:
         if made_here:
             _make(folder)
-        (folder / _STAMP).unlink(missing_ok=True)
+        write_atomically(folder / _STAMP, place)
         _install(checkout, python)
-        write_atomically(folder / _STAMP, stamp)
+        write_atomically(folder / _STAMP, place + contents)
     except OSError as error:
         _discard(folder, made_here)
         raise file_error(error, checkout, "making the Python environment .venv") from error
@@ -53,7 +55,7 @@ def _discard(folder: Path, made_here: bool) -> None:
 
 
 def _fingerprint(checkout: Path) -> str:
-    digest = hashlib.sha256(f"{checkout} {sys.version_info[:2]}".encode())
+    digest = hashlib.sha256()
     for name in ("pyproject.toml", "requirements.lock"):
         digest.update((checkout / name).read_bytes())
     return digest.hexdigest()

@@ -94,6 +94,16 @@ def test_an_environment_whose_python_is_gone_is_made_anew(checkout, pip):
     assert subprocess.run([python, "-c", ""]).returncode == 0
 
 
+def test_a_checkout_that_moved_gets_scripts_that_work(checkout, pip, tmp_path_factory):
+    environment.prepare(checkout)
+    (checkout / ".venv" / "bin" / "stale-script").write_text("#!" + str(checkout / ".venv" / "bin" / "python"))
+    moved = tmp_path_factory.mktemp("moved") / "checkout"
+    shutil.move(checkout, moved)
+    environment.prepare(moved)
+    assert not (moved / ".venv" / "bin" / "stale-script").exists()
+    assert subprocess.run([moved / ".venv" / "bin" / "python", "-c", ""]).returncode == 0
+
+
 def test_a_python_without_venv_names_the_package(checkout, pip, monkeypatch):
     monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
