@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zincchat.cli import options, output
-from zincchat.cli.errors import Invocation
+from zincchat.cli.errors import Failure, Invocation
 from zincchat.cli.loading import StatusLine, interruptible, open_engine
 from zincchat.cli.resolve import resolve_model
 
 if TYPE_CHECKING:
     from engine import Engine
 
-DEFAULT_CONTEXT = 2048
+USUAL_CONTEXT = 2048  # what the engine takes when it is told nothing
 _MS_COLUMNS = ("build", "record", "submit", "GPU", "idle", "kernels*", "bubbles*")
 
 
@@ -48,12 +48,14 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
     workload = benchmark.Workload(values["prefill"], values["tokens"], values["repeat"])
     if values["context"] is not None and values["context"] < workload.context:
         raise click.UsageError(f"--context {values['context']} is too small; this bench needs {workload.context}")
-    context = values["context"] or max(DEFAULT_CONTEXT, workload.context)
+    if values["context"] is None and workload.context > USUAL_CONTEXT:
+        values["context"] = workload.context
     path = resolve_model(values["model"])
-    with open_engine(
-        path, {**options.engine_settings(values), "barriers": values["barriers"][0], "context": context}
-    ) as engine:
-        settings = [
+    settings = {**options.engine_settings(values), "barriers": values["barriers"][0]}
+    with open_engine(path, settings) as engine:
+        if engine.context < workload.context:
+            raise Failure(f"{engine.model.name} holds {engine.context} tokens; this bench needs {workload.context}")
+        combinations = [
             benchmark.Setting(mode, barriers, engine.fusion)
             for mode in values["modes"]
             for barriers in values["barriers"]
@@ -61,7 +63,7 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
         status = StatusLine()
         try:
             with interruptible() as cancel:
-                samples = benchmark.measure(engine, settings, workload, cancel, status.show)
+                samples = benchmark.measure(engine, combinations, workload, cancel, status.show)
         finally:
             status.clear()
         probe_gb_s = getattr(engine, "probe_gb_s", None)
@@ -75,7 +77,7 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
             "repeats": workload.repeats,
             "host_rss_bytes": _host_rss_bytes(),
             "device_bytes": engine.device_bytes,
-            "runs": [benchmark.run_figures(setting, samples[setting], floor_tok_s) for setting in settings],
+            "runs": [benchmark.run_figures(setting, samples[setting], floor_tok_s) for setting in combinations],
         }
         if values["as_json"]:
             output.print_json(result)

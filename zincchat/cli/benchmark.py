@@ -65,7 +65,7 @@ class Workload:
     @property
     def context(self) -> int:
         """The KV cache this needs: a prompt, or one token and the decoded ones after it."""
-        return max(self.prefill_tokens, self.decode_tokens + 2)
+        return max(self.prefill_tokens, self.decode_tokens + 1)
 
 
 def measure(
@@ -80,6 +80,7 @@ def measure(
     prompt = _random_ids(engine, workload.prefill_tokens)
     stamp_every = engine.stamp_every
     engine.stamp_every = 0
+    engine.request_stamps()  # waits until the stamped kernels are compiled, which would compete for the CPU
     try:
         for setting in settings:
             progress(f"warm-up: {setting}")

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import pytest
 
 import engine as engine_package
-from engine.decode.sampling import Sampling
-from engine.errors import EngineError
-from engine.profile.records import TokenTiming
+from engine import EngineError, Sampling, TokenTiming
 
+TRAINED_CONTEXT = 8192
 REPLY = ("Hello", " ", "world", "!")
 MODEL_SAMPLING = Sampling(temperature=0.2, top_p=0.9)
 
@@ -136,7 +135,7 @@ class FakeEngine:
         self.mode = settings["mode"]
         self.barriers = settings["barriers"]
         self.fusion = settings["fusion"]
-        self.context = settings["context"]
+        self.context = settings["context"] or min(2048, TRAINED_CONTEXT)
         self.model = FakeModel()
         self.device = DEVICES[settings["device"] or 0] if not isinstance(settings["device"], str) else DEVICES[1]
         self.device_bytes = 150_000_000
@@ -148,6 +147,7 @@ class FakeEngine:
         self.sampled_with: list[Sampling] = []
         self.rendered: list[Any] = []
         self.log: list[tuple[str, str, int]] = []
+        self.stamps_requested = 0
         self.closed = False
 
     @classmethod
@@ -155,7 +155,7 @@ class FakeEngine:
         cls,
         path: Path,
         device: int | str | None = None,
-        context: int = 2048,
+        context: int | None = None,
         mode: str = "reuse",
         fusion: bool = True,
         barriers: str = "needed",
@@ -183,6 +183,9 @@ class FakeEngine:
     def encode(self, text: str) -> list[int]:
         return [ord(letter) % 100 for letter in text]
 
+    def request_stamps(self) -> None:
+        self.stamps_requested += 1
+
     def session(self) -> FakeSession:
         return FakeSession(self)
 
@@ -190,12 +193,5 @@ class FakeEngine:
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the fake names in place of the engine's own."""
     FakeEngine.opened = []
-    for name, value in (
-        ("Engine", FakeEngine),
-        ("list_devices", lambda: list(DEVICES)),
-        ("Sampling", Sampling),
-        ("EngineError", EngineError),
-        ("MODES", ("rerecord", "reuse")),
-        ("BARRIERS", ("every", "needed")),
-    ):
-        monkeypatch.setattr(engine_package, name, value, raising=False)
+    monkeypatch.setattr(engine_package, "Engine", FakeEngine)
+    monkeypatch.setattr(engine_package, "list_devices", lambda: list(DEVICES))

@@ -100,6 +100,15 @@ def test_the_floor_needs_a_measured_bandwidth(zincchat: Zincchat, monkeypatch: p
 def test_the_context_grows_with_the_work(zincchat: Zincchat) -> None:
     assert zincchat("bench", "--prefill", "3000", "--tokens", "1", "--repeat", "1").code == 0
     assert FakeEngine.opened[0]["context"] == 3000
+    assert zincchat(*SHORT).code == 0
+    assert FakeEngine.opened[1]["context"] is None
+
+
+def test_a_model_that_holds_too_little_says_so(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.zincchat.cli.fake_engine.TRAINED_CONTEXT", 256)
+    outcome = zincchat("bench")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "Fake-1M holds 256 tokens; this bench needs 512" in outcome.err
 
 
 def test_the_table_names_device_modes_and_units(zincchat: Zincchat) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import EngineError
+from engine import EngineError
 from tests.zincchat.cli.conftest import Outcome
 from zincchat.catalogue import CatalogueModel
 from zincchat.cli.versions import package_version

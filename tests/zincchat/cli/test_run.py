@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine import TokenTiming
 from engine.decode.sampling import SAMPLING_FIELDS
-from engine.profile.records import TokenTiming
 from tests.zincchat.cli.conftest import Outcome
 from tests.zincchat.cli.fake_engine import MODEL_SAMPLING, REPLY, FakeEngine, FakeSession
 

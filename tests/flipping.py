@@ -1,0 +1,39 @@
+"""Generating with the engine's switches flipped between tokens at random."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine import BARRIERS, MODES, Engine, Sampling
+
+FLIP_CHANCE = 0.2  # a token
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The ids, and under how many (mode, barriers) pairs and with how many changes they were made."""
+
+    ids: list[int]
+    settings: set[tuple[str, str]]
+    flips: int
+
+
+def generate(
+    engine: Engine, prompt: Sequence[int], sampling: Sampling, count: int, flips: random.Random | None = None
+) -> Generated:
+    """``count`` tokens from an empty context, end tokens ignored; ``flips`` says where the switches change."""
+    session = engine.session()
+    session.prefill(list(prompt))
+    ids: list[int] = []
+    used: list[tuple[str, str]] = []
+    for token in session.generate(sampling, max_tokens=count, ignore_eos=True):
+        ids.append(token.id)
+        used.append((token.timing.mode, token.timing.barriers))
+        if flips is not None and flips.random() < FLIP_CHANCE:
+            engine.mode = flips.choice(MODES)
+            engine.barriers = flips.choice(BARRIERS)
+    changes = sum(before != after for before, after in itertools.pairwise(used))
+    return Generated(ids, set(used), changes)
