@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from zincchat import cached_driver
@@ -90,7 +91,7 @@ def _bring() -> CachedDriver:
     source = _source()
     say(
         f"download about {megabytes(_ROUGH_DOWNLOAD_BYTES)}, then about 220 MB in {cached_driver.folder()} "
-        "(remove it with: python -m zincchat.setup --remove-driver)"
+        f"(remove it with: {sys.executable} -m zincchat.setup --remove-driver)"
     )
     doing = "bringing the Vulkan driver"
     with staging(data_dir(), doing) as folder:
