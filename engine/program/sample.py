@@ -36,8 +36,10 @@ def sample(
     ``state``'s position first grows by ``advance``: 1 in a decode step, where the fed token has just entered the
     KV cache, 0 for a prefill's logits. The id goes to ``readback`` (its first uint), to the state's token, and into
     the history at the new position, which is also the position that the random draw is made for. The order of the
-    filters is that of ``engine.decode.sampling``; candidates are drawn from in ascending id order. NaN logits are
-    never chosen (0 is, if all are NaN). ``scratch`` has ``scratch_bytes(vocab)``.
+    filters is that of ``engine.decode.sampling``; top-p and min-p weigh the logits before temperature, top-p within
+    what top-k left, as llama.cpp does. The draw u takes the first candidate, in ascending id order, at which the
+    cumulative probability exceeds u. NaN logits are never chosen (id 0 is, if all are NaN).
+    ``scratch`` has ``scratch_bytes(vocab)``.
     """
     padded = _padded(vocab)
     return [

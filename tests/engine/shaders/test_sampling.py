@@ -62,8 +62,15 @@ class Sampler:
         self.write(self.step, pack_step(sampling))
         self.write(self.state, initial_state(len(history), 7, history))
 
+    def choose_at(self, sampling: Sampling, position: int) -> int:
+        """The id chosen at an absolute position, with an empty history."""
+        self.start(sampling, [])
+        self.write(self.state, initial_state(position, 7, []))
+        self.gpu.run(*self.ops(self.readback, 0))
+        return int(self.gpu.read(self.readback, np.uint32)[0])
+
     def choose(self, sampling: Sampling, history: list[int], advance: int = 0) -> int:
-        """The id chosen after ``history`` (with ``advance`` the place after it is a fed token's)."""
+        """The id chosen after ``history``, ``advance`` places further on."""
         self.start(sampling, history)
         self.write(self.readback, np.full(64, POISON, np.uint8))
         self.gpu.run(*self.ops(self.readback, advance))
@@ -108,6 +115,20 @@ def test_equal_logits_show_the_random_bits(sampler: Sampler, seed: int) -> None:
     for position in (0, 1, 63, 64, 4095):
         token = sampler.choose(Sampling(temperature=1.0, top_p=1.0, seed=seed), [0] * position)
         assert token == int(uniform(seed, position) * 65536)
+
+
+def test_a_draw_on_a_boundary_belongs_to_the_next_id(sampler: Sampler) -> None:
+    """Positions at which seed 0 draws 0, the largest value there is, and values that end in many zero bits."""
+    sampler.load(np.zeros(65536, np.float32))
+    for position in (412, 2735, 4373, 150078, 14883995, 38471471):
+        assert sampler.choose_at(OFF, position) == int(uniform(0, position) * 65536)
+    assert uniform(0, 14883995) == 0
+    assert uniform(0, 38471471) == 1 - 2**-24
+    logits = np.full(5000, -np.inf, np.float32)
+    logits[[3, 2000, 4000]] = 1
+    sampler.load(logits)
+    assert sampler.choose_at(OFF, 14883995) == 3  # not an id of no weight before it
+    assert sampler.choose_at(OFF, 38471471) == 4000
 
 
 def random_case(rng: np.random.Generator, vocab: int) -> tuple[Floats, list[int], Sampling]:
