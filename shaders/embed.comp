@@ -1,0 +1,39 @@
+#version 460
+// out[t] = the dequantised row ids[first + t] of the embedding table; with DECODE one row, that of the state's token.
+#include "binding.glsl"
+#include "state.glsl"
+
+layout(local_size_x = 64) in;
+
+BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(1, readonly, Scales, uint, scales)
+BUFFER(2, readonly, Ids, uint, ids)
+BUFFER(3, writeonly, Result, vec4, result)
+PUSH_BEGIN
+    ADDRESS(Quants, quants)
+    ADDRESS(Scales, scales)
+    ADDRESS(Ids, ids)
+    ADDRESS(Result, result)
+    uint rows;
+    uint cols;
+    uint first;
+PUSH_END
+
+#define QUANT(base, i) quants.data[i]
+#define QUANT_WORD(base, i, j) quants.data[i][j]
+#define SCALE(base, i) scales.data[i]
+#include "dequant.glsl"
+
+void kernel() {
+    const uint quad = gl_GlobalInvocationID.x, token = gl_WorkGroupID.y;
+    if (quad >= cols / 4u) return;
+#ifdef DECODE
+    const uint id = ids.data[STATE_TOKEN];
+#else
+    const uint id = ids.data[first + token];
+#endif
+    const RowBase base = row_base(min(id, rows - 1u), (cols + 31u) / 32u, 0u);
+    result.data[token * (cols / 4u) + quad] = load_weights(base, quad / 8u, quad % 8u);
+}
+
+#include "main.glsl"

@@ -1,0 +1,60 @@
+// Matrix-vector products on software devices: eight lanes share a row, and an invocation keeps eight or more rows.
+// There a value that is the same in all lanes costs one scalar instruction, while a load with an address a lane
+// costs tens of cycles: so the weights are read as scalars, and x, the only gather, serves all rows.
+// A row's arithmetic is the same whatever the number of rows an invocation keeps.
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#ifndef TAIL
+#define TAIL 0
+#endif
+#if TAIL
+// cols is no multiple of 32: the weights are padded with zeros, x is not
+#define X_AT(i) ((i) < cols ? x.data[min(i, cols - 1u)] : 0.0)
+#else
+#define X_AT(i) x.data[i]
+#endif
+
+vec4 lane_x(uint block, uint lane) {
+    const uint at = block * 32u;
+    return vec4(X_AT(at + lane_column(lane, 0u)), X_AT(at + lane_column(lane, 1u)), X_AT(at + lane_column(lane, 2u)),
+        X_AT(at + lane_column(lane, 3u)));
+}
+
+// one block of a row: x as lane_x gives it, total its sum
+float add_block(float sum, RowBase base, uint block, uint lane, vec4 xs, float total) {
+    const vec4 q = lane_quants(base, block, lane);
+    const float product = fma(q.w, xs.w, fma(q.z, xs.z, fma(q.y, xs.y, q.x * xs.x)));
+#if defined(PLAIN)
+    return sum + product;
+#else
+    const vec2 scale = lane_scale(base, block, lane);
+#if defined(NO_MIN)
+    return fma(scale.x, product, sum);
+#else
+    return fma(scale.y, total, fma(scale.x, product, sum));
+#endif
+#endif
+}
+
+// Lane l gets row l's sum over the eight lanes: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+#if SUBGROUP_SIZE >= 8
+float exchange(float low, float high, uint lane, uint mask) {
+    const bool upper = (lane & mask) != 0u;
+    return (upper ? high : low) + subgroupShuffleXor(upper ? low : high, mask);
+}
+float lane_total(float sums[8], uint lane) {
+    const float a = exchange(sums[0], sums[1], lane, 1u), b = exchange(sums[2], sums[3], lane, 1u);
+    const float c = exchange(sums[4], sums[5], lane, 1u), d = exchange(sums[6], sums[7], lane, 1u);
+    return exchange(exchange(a, b, lane, 2u), exchange(c, d, lane, 2u), lane, 4u);
+}
+#else
+shared float lane_sums[8][8];
+float lane_total(float sums[8], uint lane) {
+    barrier();
+    [[unroll]] for (uint row = 0u; row < 8u; ++row) lane_sums[row][lane] = sums[row];
+    barrier();
+    return ((lane_sums[lane][0] + lane_sums[lane][1]) + (lane_sums[lane][2] + lane_sums[lane][3]))
+        + ((lane_sums[lane][4] + lane_sums[lane][5]) + (lane_sums[lane][6] + lane_sums[lane][7]));
+}
+#endif

@@ -1,0 +1,202 @@
+"""Matrix kernels of both kinds of device against float64, and against each other to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gguf.constants import GGMLQuantizationType
+
+from engine.program import matrix
+from engine.program.matrix import Weight
+from engine.program.op import Op
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Kernels
+from engine.weights.repack import repack
+from tests.engine.gpu import POISON, Gpu
+from tests.engine.weight_data import (
+    K_TYPES, TYPES, T, activations, assert_product, fresh_random, random_raw, values,
+)  # fmt: skip
+
+Variants = dict[str, Kernels]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Gpu]:
+    with Gpu() as device:
+        yield device
+
+
+@pytest.fixture(scope="module")
+def variants(gpu: Gpu) -> Iterator[Variants]:
+    """This device's own kernels, and those for GPUs."""
+    other = Kernels(gpu.device)
+    other.base.pop("CPU_DEVICE", None)
+    yield {"own": gpu.kernels, "gpu": other}
+    other.close()
+
+
+@pytest.fixture(params=["own", "gpu"])
+def kernels(request: pytest.FixtureRequest, variants: Variants) -> Kernels:
+    return variants[request.param]
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return fresh_random()
+
+
+def make_weight(gpu: Gpu, kernels: Kernels, raw: npt.NDArray[np.uint8], type: T, rows: int, cols: int) -> Weight:
+    planes = repack(raw, type, rows, cols, matrix.layout(kernels))
+    quants, scales = (gpu.array(plane, constant=True) for plane in planes)
+    return Weight("w", type, rows, cols, quants, scales, quants.size + scales.size)
+
+
+def run(gpu: Gpu, op: Op, y: Slice) -> npt.NDArray[np.float32]:
+    gpu.run(op)
+    return gpu.read(y)
+
+
+def shapes(type: T) -> list[tuple[int, int]]:
+    if type in K_TYPES:
+        return [(1, 256), (21, 512), (40, 1536)]
+    odd = [(13, 100), (9, 4)] if type in (T.F32, T.F16, T.BF16) else []
+    return [(1, 32), (7, 96), (19, 576), (40, 1536), *odd]
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
+def test_matvec(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType) -> None:
+    for rows, cols in shapes(type):
+        raw = random_raw(random, type, rows, cols)
+        weight = make_weight(gpu, kernels, raw, type, rows, cols)
+        x = activations(random, cols)
+        y = gpu.poisoned(rows * 4 + 64)
+        result = run(gpu, matrix.matvec(kernels, weight, gpu.array(x), y), y)
+        assert_product(result[:rows], values(raw, type, rows, cols), x[None])
+        assert (result[rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
+def test_matmul(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType) -> None:
+    for (rows, cols), tokens in zip(shapes(type), (1, 17, 5, 70, 33, 16), strict=False):
+        raw = random_raw(random, type, rows, cols)
+        weight = make_weight(gpu, kernels, raw, type, rows, cols)
+        x = activations(random, tokens, cols)
+        y = gpu.poisoned(tokens * rows * 4)
+        result = run(gpu, matrix.matmul(kernels, weight, gpu.array(x), y, tokens), y)
+        assert_product(result[: tokens * rows], values(raw, type, rows, cols), x)
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
+def test_embed(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType) -> None:
+    """Rows come out as gguf dequantises them, to the bit: each weight needs one rounding at most."""
+    for rows, cols in shapes(type):
+        raw = random_raw(random, type, rows, cols)
+        table = values(raw, type, rows, cols)
+        weight = make_weight(gpu, kernels, raw, type, rows, cols)
+        ids = random.integers(0, rows, 9).astype(np.uint32)
+        y = gpu.poisoned(5 * cols * 4)
+        result = run(gpu, matrix.embed(kernels, weight, gpu.array(ids), y, 5, first=4), y)
+        np.testing.assert_array_equal(result.reshape(5, cols), table[ids[4:]])
+        state = np.array([7, ids[0]], np.uint32)  # position, token
+        result = run(gpu, matrix.embed_decode(kernels, weight, gpu.array(state), y), y)
+        np.testing.assert_array_equal(result[:cols], table[ids[0]])
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
+def test_gate_up_is_two_matvecs_and_silu(
+    gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType
+) -> None:
+    rows, cols = 43, 768
+    gate_raw, up_raw = (random_raw(random, type, rows, cols) for _ in range(2))
+    gate, up = (make_weight(gpu, kernels, raw, type, rows, cols) for raw in (gate_raw, up_raw))
+    x_host = random.standard_normal(cols).astype(np.float32) * np.float32(0.3)
+    x = gpu.array(x_host)
+    a, b, separate, fused = (gpu.poisoned(rows * 4) for _ in range(4))
+    silu_mul = Op("silu_mul", kernels.get("silu_mul"), (a, b, separate), (rows,), (1, 1, 1))
+    gpu.run(matrix.matvec(kernels, gate, x, a), matrix.matvec(kernels, up, x, b), silu_mul)
+    gpu.run(matrix.gate_up(kernels, gate, up, x, fused))
+    np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+    g, u = (values(raw, type, rows, cols).astype(np.float64) @ x_host for raw in (gate_raw, up_raw))
+    np.testing.assert_allclose(gpu.read(fused), g / (1 + np.exp(-g)) * u, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("type", [T.F16, T.Q4_1, T.Q6_K], ids=lambda type: type.name)
+def test_added_product_is_product_then_add(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: T) -> None:
+    rows, cols, tokens = 27, 512, 3
+    weight = make_weight(gpu, kernels, random_raw(random, type, rows, cols), type, rows, cols)
+    x = gpu.array(activations(random, tokens, cols))
+    before = random.standard_normal((tokens, rows)).astype(np.float32)
+    add = kernels.get("add")
+    fused, separate, product = gpu.array(before), gpu.array(before), gpu.poisoned(before.nbytes)
+    gpu.run(matrix.matvec(kernels, weight, x, fused, add=True), matrix.matvec(kernels, weight, x, product))
+    gpu.run(Op("add", add, (separate, product), (rows,), (1, 1, 1)))
+    np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+
+    fused, separate, product = gpu.array(before), gpu.array(before), gpu.poisoned(before.nbytes)
+    gpu.run(
+        matrix.matmul(kernels, weight, x, fused, tokens, add=True), matrix.matmul(kernels, weight, x, product, tokens)
+    )
+    gpu.run(Op("add", add, (separate, product), (rows * tokens,), (2, 1, 1)))
+    np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
+def test_stacked_weights_give_the_rows_of_the_separate_ones(
+    gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType
+) -> None:
+    cols, counts = 768, (24, 8, 8)
+    planes = [repack(random_raw(random, type, rows, cols), type, rows, cols, matrix.layout(kernels)) for rows in counts]
+    x = gpu.array(activations(random, cols))
+    whole = [gpu.array(np.concatenate([item[i] for item in planes]), constant=True) for i in range(2)]
+    y = gpu.poisoned(40 * 4)
+    stacked = run(gpu, matrix.matvec(kernels, Weight("qkv", type, 40, cols, whole[0], whole[1], 0), x, y), y)
+    separate = []
+    for rows, item in zip(counts, planes, strict=True):
+        quants, scales = (gpu.array(plane, constant=True) for plane in item)
+        part = gpu.poisoned(rows * 4)
+        separate.append(
+            run(gpu, matrix.matvec(kernels, Weight("w", type, rows, cols, quants, scales, 0), x, part), part)
+        )
+    np.testing.assert_array_equal(stacked, np.concatenate(separate))
+
+
+def test_a_token_does_not_depend_on_its_chunk(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
+    rows, cols, tokens = 24, 576, 70
+    weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, rows, cols), T.Q4_1, rows, cols)
+    x = activations(random, tokens, cols)
+    y = gpu.poisoned(tokens * rows * 4)
+    together = run(gpu, matrix.matmul(kernels, weight, gpu.array(x), y, tokens), y).reshape(tokens, rows)
+    for start, stop in ((0, 1), (1, 37), (37, 70)):
+        part = gpu.poisoned((stop - start) * rows * 4)
+        result = run(gpu, matrix.matmul(kernels, weight, gpu.array(x[start:stop]), part, stop - start), part)
+        np.testing.assert_array_equal(result.reshape(-1, rows), together[start:stop])
+
+
+def test_large_vocabulary(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
+    """More rows than one dimension of workgroups holds on a GPU, where a workgroup takes few."""
+    rows, cols = 262_152, 32
+    raw = random_raw(random, T.Q8_0, rows, cols)
+    weight = make_weight(gpu, kernels, raw, T.Q8_0, rows, cols)
+    x = activations(random, cols)
+    y = gpu.poisoned(rows * 4)
+    op = matrix.matvec(kernels, weight, gpu.array(x), y)
+    assert max(op.groups) <= 65535
+    assert_product(run(gpu, op, y), values(raw, T.Q8_0, rows, cols), x[None])
+
+
+def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
+    required = matrix.required_kernels(kernels, [(use, T.Q4_1, 40, 64) for use in get_args(matrix.Use)])
+    prepared = {kernels.get(name, defines) for name, defines, _ in required}
+    weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, 40, 64), T.Q4_1, 40, 64)
+    x = gpu.poisoned(256)
+    ops = [
+        matrix.matvec(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, add=True),
+        matrix.gate_up(kernels, weight, weight, x, x), matrix.matmul(kernels, weight, x, x, 3),
+        matrix.matmul(kernels, weight, x, x, 3, add=True), matrix.embed(kernels, weight, x, x, 2),
+        matrix.embed_decode(kernels, weight, x, x),
+    ]  # fmt: skip
+    assert {op.kernel for op in ops} == prepared

@@ -1,0 +1,79 @@
+"""Random quantised matrices for tests, with what gguf says they are worth."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gguf import quants
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+T = GGMLQuantizationType
+TYPES = (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q6_K)
+K_TYPES = (T.Q4_K, T.Q6_K)
+_SCALE_OFFSETS = {
+    T.Q4_0: (0,),
+    T.Q4_1: (0, 2),
+    T.Q5_0: (0,),
+    T.Q5_1: (0, 2),
+    T.Q8_0: (0,),
+    T.Q4_K: (0, 2),
+    T.Q6_K: (208,),
+}
+
+
+def fresh_random() -> np.random.Generator:
+    """A generator with a new seed each run; pytest shows the printed seed where a test fails."""
+    seed = time.time_ns() % 2**32
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+def random_raw(random: np.random.Generator, type: T, rows: int, cols: int) -> npt.NDArray[np.uint8]:
+    """A matrix as a file holds it, flat: any bits for the quants, scales about 0.01, both signs."""
+    if type is T.F32:
+        return random.standard_normal(rows * cols).astype(np.float32).view(np.uint8)
+    if type is T.F16:
+        return random.standard_normal(rows * cols).astype(np.float16).view(np.uint8)
+    if type is T.BF16:
+        return (
+            (random.standard_normal(rows * cols).astype(np.float32).view(np.uint32) >> 16)
+            .astype(np.uint16)
+            .view(np.uint8)
+        )
+    per_block, block_bytes = GGML_QUANT_SIZES[type]
+    raw = random.integers(0, 256, (rows * cols // per_block, block_bytes), np.uint8)
+    for offset in _SCALE_OFFSETS[type]:
+        scale = random.normal(0, 0.01, len(raw)).astype(np.float16)
+        raw[:, offset : offset + 2] = scale[:, None].view(np.uint8)
+    return raw.reshape(-1)
+
+
+def values(raw: npt.NDArray[np.uint8], type: T, rows: int, cols: int) -> npt.NDArray[np.float32]:
+    """float32 (rows, cols), as gguf (and ggml, to the bit) dequantises."""
+    if type is T.F32:
+        return raw.view(np.float32).reshape(rows, cols)
+    return quants.dequantize(raw.reshape(rows, -1), type).reshape(rows, cols).astype(np.float32)
+
+
+def activations(random: np.random.Generator, *shape: int) -> npt.NDArray[np.float32]:
+    """Normal values with the outliers of 1e4 that real models have."""
+    x = random.standard_normal(shape).astype(np.float32)
+    flat = x.reshape(-1)
+    flat[random.integers(0, flat.size, max(1, flat.size // 200))] = 1e4
+    return x
+
+
+def assert_product(result: npt.NDArray[Any], weights: npt.NDArray[np.float32], x: npt.NDArray[np.float32]) -> None:
+    """``result`` (tokens, rows) is x (tokens, cols) times the transpose of ``weights``, summed in float32.
+
+    2e-6 of sum |x| times the row's largest weight: thirty roundings, where float16 sums would be off by 1e-3. The
+    largest weight stands for each, since a quantised weight near zero is the difference of d q and an offset.
+    """
+    exact = x.astype(np.float64) @ weights.astype(np.float64).T
+    bound = 2e-6 * np.abs(x).astype(np.float64).sum(-1)[:, None] * np.abs(weights).max(-1)[None, :]
+    assert np.isfinite(result).all()
+    worst = np.max(np.abs(result.reshape(exact.shape) - exact) / bound)
+    assert worst < 1, f"{worst:.2f} of the bound"
