@@ -11,6 +11,7 @@ import importlib.util
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 from zincchat.setup import child, pip
@@ -43,7 +44,8 @@ def prepare(checkout: Path) -> None:
         write_atomically(folder / _STAMP, place + contents)
     except OSError as error:
         _discard(folder, made_here)
-        raise file_error(error, checkout, "making the Python environment .venv") from error
+        doing = "making the Python environment .venv"
+        raise file_error(error, checkout, doing, "use a checkout in another folder") from error
     except BaseException:
         _discard(folder, made_here)
         raise
@@ -91,10 +93,13 @@ def _install(checkout: Path, python: Path) -> None:
         ["--require-hashes", "--retries", "2", "-r", "requirements.lock"],
         ["--no-build-isolation", "--editable", "."],
     )
-    for arguments in steps:
-        done = child.run([*install, *arguments], environment=pip.environment(), folder=checkout)
-        if done.status != 0:
-            raise SetupError(f"the dependencies were not installed: {pip.reason(done.output)}", done.output)
+    # An interrupted pip leaves its temporary files, so they get a folder that goes with this block.
+    with tempfile.TemporaryDirectory(prefix="pip-", dir=checkout / ".venv") as scratch:
+        environment = pip.environment(TMPDIR=scratch)
+        for arguments in steps:
+            done = child.run([*install, *arguments], environment=environment, folder=checkout)
+            if done.status != 0:
+                raise SetupError(f"the dependencies were not installed: {pip.reason(done.output)}", done.output)
 
 
 def main() -> int:

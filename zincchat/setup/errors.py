@@ -18,15 +18,14 @@ class SetupError(Exception):
         self.detail = detail
 
 
-def file_error(error: OSError, folder: Path, doing: str) -> SetupError:
-    """The line for an OSError met in ``folder`` while ``doing`` something."""
+def file_error(
+    error: OSError, folder: Path, doing: str, otherwise: str = "set ZINCCHAT_DATA to another folder"
+) -> SetupError:
+    """The line for an OSError met in ``folder`` while ``doing`` something; ``otherwise`` is how to do without it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(folder, doing)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-        return SetupError(
-            f"the folder {folder} cannot be written ({error.strerror}): make it writable, "
-            "or set ZINCCHAT_DATA to another folder"
-        )
+        return SetupError(f"the folder {folder} cannot be written ({error.strerror}): make it writable, or {otherwise}")
     return SetupError(f"{doing} failed: {error.strerror or error}", str(error))
 
 

@@ -31,6 +31,7 @@ def pip(monkeypatch):
     class Pip:
         calls: list[list[str]] = []  # noqa: RUF012 - one instance a test
         fail = ""
+        interrupt = False
 
     real, fake = environment.child.run, Pip()
     fake.calls = []
@@ -40,6 +41,9 @@ def pip(monkeypatch):
         if "pip" not in words:
             return real([*command, "--without-pip"], **options)  # python -m venv, the quick way
         fake.calls.append(words)
+        (Path(options["environment"]["TMPDIR"]) / "pip-unpack-x").mkdir(exist_ok=True)
+        if fake.interrupt:
+            raise KeyboardInterrupt
         return Finished(1 if fake.fail else 0, "", fake.fail)
 
     monkeypatch.setattr(environment.child, "run", run)
@@ -85,6 +89,16 @@ def test_a_failed_update_keeps_the_environment_and_is_tried_again(checkout, pip)
     assert len(pip.calls) == calls + 2
 
 
+def test_an_interrupted_update_leaves_no_temporary_files_of_pip(checkout, pip):
+    environment.prepare(checkout)
+    before = sorted(path.name for path in (checkout / ".venv").iterdir())
+    (checkout / "requirements.lock").write_text("click==9\n")
+    pip.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        environment.prepare(checkout)
+    assert sorted(path.name for path in (checkout / ".venv").iterdir()) == before
+
+
 def test_an_environment_whose_python_is_gone_is_made_anew(checkout, pip):
     environment.prepare(checkout)
     python = checkout / ".venv" / "bin" / "python"
@@ -108,6 +122,18 @@ def test_a_python_without_venv_names_the_package(checkout, pip, monkeypatch):
     monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     with pytest.raises(SetupError, match=rf"sudo apt-get install python{version}-venv"):
+        environment.prepare(checkout)
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_checkout_that_cannot_be_written_is_one_line(checkout, pip, monkeypatch):
+    def refuse(path, text):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(environment, "write_atomically", refuse)
+    with pytest.raises(
+        SetupError, match=r"cannot be written \(Permission denied\): make it writable, or use a checkout"
+    ):
         environment.prepare(checkout)
     assert not (checkout / ".venv").exists()
 
