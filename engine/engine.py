@@ -19,11 +19,13 @@ from engine.errors import EngineError
 from engine.info import describe_model
 from engine.models import architecture
 from engine.prefill import Prefill, chunk_tokens
+from engine.profile.brackets import Brackets
 from engine.profile.records import TokenTiming
 from engine.profile.stamps import Stamps
 from engine.profile.timing import timing
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
+from engine.program.matrix import layout
 from engine.program.op import Op
 from engine.program.sample import sample, scratch_bytes
 from engine.program.schedule import BARRIERS
@@ -31,7 +33,7 @@ from engine.session import Session
 from engine.setup import allocate_buffers, kernel_jobs
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-from engine.vulkan.clocks import kernel_clock_tick_ns
+from engine.vulkan.clocks import kernel_clock
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.instance import Instance
@@ -95,12 +97,8 @@ class Engine:
         specs = model.tensors(geometry, file.tensors)
         check_tensors(file, specs)
         self.context = _context(context, geometry.trained_context)
-        self._tokenizer = Tokenizer.from_gguf(file.metadata)
-        if self._tokenizer is not None and self._tokenizer.vocab_size > geometry.vocab:
-            raise EngineError(
-                f"{path.name}: the tokenizer has {self._tokenizer.vocab_size} tokens, the embedding {geometry.vocab} rows"
-            )
-        self._template = ChatTemplate.from_gguf(file.metadata, self._tokenizer)
+        self._text_problem: EngineError | None = None
+        self._tokenizer, self._template = self._open_text(file, geometry.vocab)
         self.model = describe_model(file, geometry, self._template is not None)
         self.sampling = Sampling()
         self.stop_ids = self._tokenizer.stop_ids if self._tokenizer else frozenset[int]()
@@ -116,15 +114,12 @@ class Engine:
         cleanup.callback(memory.close)
         kernels = self._kernels = Kernels(vulkan)
         cleanup.callback(kernels.close)
-        types = {file.tensors[spec.name].type for spec in specs if len(spec.shape) == 2}
-        jobs = kernel_jobs(kernels, geometry, types)
+        jobs = kernel_jobs(kernels, geometry, file, specs)
         progress("kernels", 0, len(jobs))
         finished = iter(range(1, len(jobs) + 1))
         kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
 
-        weights = load(
-            file, specs, memory, "cpu" if vulkan.is_cpu else "gpu", lambda done, total: progress("weights", done, total)
-        )
+        weights = load(file, specs, memory, layout(kernels), lambda done, total: progress("weights", done, total))
         file.close()
         table = model.rope_frequencies(geometry, weights.host.get("rope_freqs.weight"))
         buffers = allocate_buffers(memory, geometry, self.context, table, chunk_tokens(vulkan.is_cpu))
@@ -150,7 +145,9 @@ class Engine:
         self._state = buffers.state
         self._sampling_ops = sampling_ops
         self._resources = Resources(vulkan, kernels, builder, Stamps(memory), step_slot, readback)
-        self._tick_ns = kernel_clock_tick_ns(vulkan, memory, kernels)
+        self._clock = kernel_clock(vulkan, memory, kernels)
+        self._brackets = Brackets(vulkan, memory, kernels, buffers.state) if self._clock is None else None
+        self._ranges: dict[tuple[int, bool, str], tuple[float, float]] = {}
         self._modes: dict[str, Mode] = {}
         self._first_commands = CommandBuffer(vulkan)
         self._prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, self.context)
@@ -218,9 +215,11 @@ class Engine:
         ``messages``: {"role": "system" | "user" | "assistant", "content": str} each. Raise EngineError where
         the model has no tokenizer or template, or the template refuses the messages.
         """
+        self._need_tokenizer()
         if self._template is None:
-            missing = "tokenizer" if self._tokenizer is None else "chat template"
-            raise EngineError(f"{self.model.path.name} has no {missing}, so it cannot chat")
+            if self._text_problem is not None:
+                raise self._text_problem
+            raise EngineError(f"{self.model.path.name} has no chat template: use --raw, or an instruct model")
         return self._template.render_ids(messages)
 
     def encode(self, text: str) -> list[int]:
@@ -260,10 +259,18 @@ class Engine:
         state = initial_state(len(ids), 0, ids)
         return first_step(self._resources, self._first_commands, self._state, state, self._sampling_ops(0), params)
 
-    def _timing(
-        self, index: int, settings: Settings, step: Step, period_ns: int, exposed_ns: int, gpu_before_ns: float
-    ) -> TokenTiming:
-        return timing(index, settings, step, period_ns, exposed_ns, gpu_before_ns, self._tick_ns)
+    def _bubbles_range(self, index: int, position: int, settings: Settings) -> tuple[float, float] | None:
+        """Where kernels cannot read a clock: bounds on the bubbles of the token to be fed at ``position``.
+
+        Measured once for each bucket and setting, at a token that would be stamped elsewhere; None otherwise.
+        """
+        if self._brackets is None or not self._is_due(index):
+            return None
+        bucket = self._builder.bucket(position)
+        key = (bucket, settings.fusion, settings.barriers)
+        if key not in self._ranges:
+            self._ranges[key] = self._brackets.measure(self._builder.build(bucket, settings))
+        return self._ranges[key]
 
     def _mode_object(self, name: str) -> Mode:
         mode = self._modes.get(name)
@@ -273,7 +280,10 @@ class Engine:
 
     def _wants_stamp(self, index: int) -> bool:
         """Whether a reply's token ``index`` is to be stamped; a request is used up by it."""
-        if self._tick_ns is None or self._stamp_thread.is_alive():
+        return self._clock is not None and self._is_due(index)
+
+    def _is_due(self, index: int) -> bool:
+        if self._stamp_thread.is_alive():
             return False
         if self._stamp_requested:
             self._stamp_requested = False
@@ -283,8 +293,23 @@ class Engine:
     def _prepare_stamps(self, jobs: list[tuple[str, dict[str, str | int], bool]]) -> None:
         self._kernels.prepare([(name, defines, True) for name, defines, _ in jobs], lambda: None, threads=1)
 
+    def _open_text(self, file: GGUFFile, vocab: int) -> tuple[Tokenizer | None, ChatTemplate | None]:
+        """A model whose tokenizer or template is unusable still takes ids; the reason is kept for who needs text."""
+        tokenizer = None
+        try:
+            tokenizer = Tokenizer.from_gguf(file.metadata)
+            if tokenizer is not None and tokenizer.vocab_size > vocab:
+                size, tokenizer = tokenizer.vocab_size, None
+                raise EngineError(f"{file.path.name}: the tokenizer has {size} tokens, the embedding {vocab} rows")
+            return tokenizer, ChatTemplate.from_gguf(file.metadata, tokenizer)
+        except EngineError as error:
+            self._text_problem = error
+            return tokenizer, None
+
     def _need_tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
+            if self._text_problem is not None:
+                raise self._text_problem
             raise EngineError(f"{self.model.path.name} has no tokenizer, so it takes ids but no text")
         return self._tokenizer
 
@@ -294,6 +319,8 @@ class Engine:
         for mode in self._modes.values():
             mode.close()
         self._first_commands.close()
+        if self._brackets is not None:
+            self._brackets.close()
         self._prefill.close()
 
 

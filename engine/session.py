@@ -15,6 +15,7 @@ from engine.decode.sampling import Sampling
 from engine.decode.state import pack_step
 from engine.errors import Cancelled, EngineError
 from engine.profile.records import TokenTiming
+from engine.profile.timing import timing
 from engine.text.stream import TextStream
 
 if TYPE_CHECKING:
@@ -118,11 +119,11 @@ class Session:
         tokenizer = self._engine._tokenizer
         stream = TextStream(tokenizer) if tokenizer else None
         held: Token | None = None  # its last character is incomplete: only the next token, or the end, tells
-        for id, timing in self._steps(sampling, max_tokens, ignore_eos, cancel):
+        for id, record in self._steps(sampling, max_tokens, ignore_eos, cancel):
             text = stream.push(id) if stream else ""
             if held is not None:
                 yield held
-            held = Token(id, text, timing)
+            held = Token(id, text, record)
             if stream is None or not stream.pending:
                 yield held
                 held = None
@@ -137,18 +138,23 @@ class Session:
         stops: frozenset[int] = frozenset() if ignore_eos else engine.stop_ids
         self.finish_reason = "cancelled"  # unless the loop says otherwise: the caller may drop the generator
         finished_ns = free_ns = perf_counter_ns()  # free: since when nothing is queued on the GPU
-        gpu_end_ns = engine._prefill.end_ns
+        gpu_end_ns: float | None = engine._prefill.end_ns
         token = 0
         for index in range(max_tokens):
             if cancel is not None and cancel.is_set():
                 return
             settings = engine._settings()
+            bubbles_range = None
             if index == 0:
                 step = engine._first_step(self.ids, params)
             elif self.position >= engine.context:
                 self.finish_reason = "context"
                 return
             else:
+                bubbles_range = engine._bubbles_range(index, self.position, settings)
+                if bubbles_range is not None:  # measuring it is not part of the token
+                    finished_ns = free_ns = perf_counter_ns()
+                    gpu_end_ns = None
                 step = engine._mode_object(settings.mode).step(
                     settings, self.position, params, engine._wants_stamp(index)
                 )
@@ -159,9 +165,11 @@ class Session:
                 return
             now_ns = perf_counter_ns()
             exposed_ns = step.marks[4].wall_ns - free_ns
-            timing = engine._timing(index, settings, step, now_ns - finished_ns, exposed_ns, gpu_end_ns)
+            record = timing(
+                index, settings, step, now_ns - finished_ns, exposed_ns, gpu_end_ns, engine._clock, bubbles_range
+            )
             finished_ns, free_ns, gpu_end_ns = now_ns, step.marks[5].wall_ns, step.gpu_end_ns
-            yield token, timing
+            yield token, record
         self.finish_reason = "length"
 
 

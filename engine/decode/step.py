@@ -83,8 +83,6 @@ def run(
     rerecorded: bool,
 ) -> Step:
     """Patch, submit, wait and read back: the tail of the modes that have one token in flight."""
-    if stamped is not None:
-        stamped.clear()
     patch(resources, params)
     patched = mark()
     commands.submit()

@@ -11,11 +11,16 @@ import numpy.typing as npt
 from engine.errors import EngineError
 from engine.models.config import Geometry, Metadata
 from engine.program.activations import Activations
+from engine.program.matrix import Use
 from engine.program.nodes import Node
 from engine.weights.load import TensorSpec, Weights
 
 ARCHITECTURE = "llama"
 _UNSUPPORTED = ("attn_q.bias", "attn_k.bias", "attn_v.bias", "ffn_gate_inp.weight")
+
+_EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
+_PROJECTION: tuple[Use, ...] = ("matvec", "matmul")
+_RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
 
 def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> Geometry:
@@ -52,24 +57,25 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
 
 
 def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
-    """Every tensor the model needs with its shape; ``stack`` names tensors to be laid out next to each other."""
-    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden))]
+    """Every tensor the model needs."""
+    untied = "output.weight" in present
+    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), _EMBEDDING if untied else (*_EMBEDDING, "matvec"))]
     for layer in range(g.layers):
         b = f"blk.{layer}."
         specs += [
             TensorSpec(b + "attn_norm.weight", (g.hidden,)),
-            TensorSpec(b + "attn_q.weight", (g.q_size, g.hidden), stack=b + "qkv"),
-            TensorSpec(b + "attn_k.weight", (g.kv_size, g.hidden), stack=b + "qkv"),
-            TensorSpec(b + "attn_v.weight", (g.kv_size, g.hidden), stack=b + "qkv"),
-            TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size)),
+            TensorSpec(b + "attn_q.weight", (g.q_size, g.hidden), _PROJECTION, stack=b + "qkv"),
+            TensorSpec(b + "attn_k.weight", (g.kv_size, g.hidden), _PROJECTION, stack=b + "qkv"),
+            TensorSpec(b + "attn_v.weight", (g.kv_size, g.hidden), _PROJECTION, stack=b + "qkv"),
+            TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), _RESIDUAL),
             TensorSpec(b + "ffn_norm.weight", (g.hidden,)),
-            TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden)),
-            TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden)),
-            TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn)),
+            TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*_PROJECTION, "gate_up")),
+            TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden), _PROJECTION),
+            TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn), _RESIDUAL),
         ]
     specs.append(TensorSpec("output_norm.weight", (g.hidden,)))
-    if "output.weight" in present:
-        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden)))
+    if untied:
+        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), ("matvec",)))
     if "rope_freqs.weight" in present:
         specs.append(TensorSpec("rope_freqs.weight", (g.rotated // 2,), host=True))
     return specs

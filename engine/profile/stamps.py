@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.program.op import PIECES, Op
+from engine.vulkan.clocks import KernelClock
 from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Kernels
 
@@ -49,32 +50,27 @@ class StampedProgram:
     def __init__(self, ops: list[Op], slots: Slice, starts: npt.NDArray[np.int64]) -> None:
         self.ops, self._slots, self._starts = ops, slots, starts
 
-    def clear(self) -> None:
-        """Zero the slots; a workgroup that never ran stays zero."""
-        self._slots.host()[:] = 0
-
-    def spans(self) -> npt.NDArray[np.int64]:
-        """(ops, 2) device clock ticks: each dispatch's first start and last end."""
-        raw = self._slots.host().view(np.uint64).reshape(-1, 2)
-        begin = np.where(raw[:, 0] == 0, np.iinfo(np.uint64).max, raw[:, 0])
-        first = np.minimum.reduceat(begin, self._starts)
-        last = np.maximum.reduceat(raw[:, 1], self._starts)
-        return np.stack((first, last), axis=1).astype(np.int64)
+    def spans_ns(self, clock: KernelClock) -> npt.NDArray[np.float64]:
+        """(ops, 2): each dispatch's first start and last end, on the device clock, after the first stamp."""
+        ticks = clock.relative(self._slots.host().view(np.uint64).reshape(-1, 2))
+        first = np.minimum.reduceat(ticks[:, 0], self._starts)
+        last = np.maximum.reduceat(ticks[:, 1], self._starts)
+        return np.stack((first, last), axis=1) * clock.tick_ns
 
 
-def account(spans: npt.NDArray[np.int64], pieces: Sequence[str], tick_ns: float) -> tuple[float, float, dict[str, float]]:
+def account(spans_ns: npt.NDArray[np.float64], pieces: Sequence[str]) -> tuple[float, float, dict[str, float]]:
     """(kernels_us, bubbles_us, pieces_us) of one token.
 
-    ``spans`` are (ops, 2) ticks in program order. Kernels is the time in which at least one kernel ran,
+    ``spans_ns`` are (ops, 2) starts and ends in program order. Kernels is the time in which at least one kernel ran,
     bubbles the time between the first start and the last end in which none did. A piece's time is that of its
     kernels; where kernels overlap, the time counts for the one that started first.
     """
-    order = np.argsort(spans[:, 0], kind="stable")
-    start, end = spans[order, 0], spans[order, 1]
+    order = np.argsort(spans_ns[:, 0], kind="stable")
+    start, end = spans_ns[order, 0], spans_ns[order, 1]
     covered = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))  # end of all earlier kernels
     busy = np.maximum(end - np.maximum(start, covered), 0)
     gaps = np.maximum(start - covered, 0)
     index = np.array([PIECES.index(piece) for piece in pieces])[order]
-    per_piece = np.bincount(index, weights=busy, minlength=len(PIECES)) * tick_ns / 1e3
+    per_piece = np.bincount(index, weights=busy, minlength=len(PIECES)) / 1e3
     named = {piece: float(value) for piece, value in zip(PIECES, per_piece, strict=True)}
-    return float(busy.sum()) * tick_ns / 1e3, float(gaps.sum()) * tick_ns / 1e3, named
+    return float(busy.sum()) / 1e3, float(gaps.sum()) / 1e3, named

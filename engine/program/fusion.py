@@ -52,7 +52,8 @@ def fuse(
                 continue
             if gate_up and following.kind == "matvec" and index + 2 < count:
                 last = nodes[index + 2]
-                if last.kind == "silu_mul" and last.args[0] is args[2] and last.args[1] is following.args[2]:
+                same = args[0].type == following.args[0].type
+                if same and last.kind == "silu_mul" and last.args[:2] == (args[2], following.args[2]):
                     out.append(Node("gate_up", node.name + "+up", (args[0], following.args[0], args[1], last.args[2])))
                     index += 3
                     continue

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.models.config import Geometry
-from engine.program.matrix import Weight, embed, gate_up, matmul, matvec
+from engine.program.matrix import embed, embed_decode, gate_up, matmul, matvec
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
@@ -108,8 +108,8 @@ class Lowering:
     def _embed(self, node: Node) -> Op:
         table, y = node.args
         if self.prefill:
-            return embed(self.kernels, table, self.b.ids, y, tokens=self.tokens, name=node.name)
-        return embed(self.kernels, table, self.b.state, y, decode=True, name=node.name)
+            return embed(self.kernels, table, self.b.ids, y, self.tokens, name=node.name)
+        return embed_decode(self.kernels, table, self.b.state, y, name=node.name)
 
     def _norm(self, node: Node) -> Op:
         x, weight, y = node.args
@@ -187,7 +187,3 @@ class Lowering:
             ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads,), groups, "kv", y.size))
         return ops
 
-
-def bytes_read(weights: list[Weight]) -> int:
-    """Bytes of the given matrices, each once."""
-    return sum(weight.bytes for weight in weights)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from gguf.constants import GGMLQuantizationType
 
@@ -118,7 +118,7 @@ def embed_decode(kernels: Kernels, weight: Weight, state: Slice, y: Slice, *, na
 
 
 def _plan(kernels: Kernels, weight: Weight, use: Use) -> tuple[Kernel, Groups, tuple[int, ...], int]:
-    plan = weight.plans.get((kernels, use))
+    plan: tuple[Kernel, Groups, tuple[int, ...], int] | None = weight.plans.get((kernels, use))
     if plan is None:
         rows, cols = weight.rows, weight.cols
         kernel_name, defines, groups = _choose(layout(kernels) == "cpu", use, weight.type, rows, cols)
@@ -126,7 +126,7 @@ def _plan(kernels: Kernels, weight: Weight, use: Use) -> tuple[Kernel, Groups, t
         moved = sides * weight.bytes + 4 * (rows + cols)
         plan = (kernels.get(kernel_name, defines), groups, (rows, cols), moved)
         weight.plans[kernels, use] = plan
-    return plan  # type: ignore[no-any-return]
+    return plan
 
 
 def _choose(cpu: bool, use: Use, type: GGMLQuantizationType, rows: int, cols: int) -> tuple[str, Defines, Groups]:

@@ -1,10 +1,12 @@
-"""The clock kernels read, and how long its tick is."""
+"""The clock kernels read: how long its tick is, and how many bits of it count."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.program.op import Op
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
@@ -12,14 +14,42 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
-_APART_S = 0.02
+_APART_S = 0.05
+_READINGS = 6  # of each end; the one between the closest timestamps counts
+_WHOLE_NANOSECONDS = 0.02  # closer to 1 ns than this is 1 ns: do not let the measurement's noise bend it
 
 
-def kernel_clock_tick_ns(device: Device, memory: Memory, kernels: Kernels) -> float | None:
-    """Nanoseconds a tick of the device clock that kernels read; None where they cannot read one.
+@dataclass(frozen=True, slots=True)
+class KernelClock:
+    """The device clock as kernels see it (VK_KHR_shader_clock, device scope)."""
 
-    VK_KHR_shader_clock does not state the unit, so it is measured: two stamps 20 ms apart against the
-    timestamps of the command buffers that hold them, whose period the driver does state.
+    tick_ns: float
+    bits: int  # llvmpipe gives the low 32 bits only, so its clock wraps every 4.3 s
+
+    def relative(self, ticks: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Ticks after the first element's, within half the clock's range before or after it."""
+        difference = ticks - ticks.flat[0]
+        if self.bits == 64:
+            return difference.view(np.int64)
+        return difference.astype(np.uint32).view(np.int32).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    start_ns: float  # the command buffer's timestamps, in whose middle the kernel read its clock
+    end_ns: float
+    ticks: int
+
+    @property
+    def width_ns(self) -> float:
+        return self.end_ns - self.start_ns
+
+
+def kernel_clock(device: Device, memory: Memory, kernels: Kernels) -> KernelClock | None:
+    """Measure the clock; None where kernels cannot read one, or what they read does not advance.
+
+    VK_KHR_shader_clock states no unit, so two stamps 50 ms apart are held against the timestamps of the
+    command buffers around them, whose period the driver does state.
     """
     if not device.has_kernel_clock:
         return None
@@ -28,22 +58,24 @@ def kernel_clock_tick_ns(device: Device, memory: Memory, kernels: Kernels) -> fl
     op = Op("clock", kernel, (), (0,), (1, 1, 1))
     op = op.with_kernel(kernel, slots.address.to_bytes(8, "little") + op.push)
     commands = CommandBuffer(device)
-    readings = []
+
+    def read() -> _Reading:
+        commands.begin(ONE_TIME_SUBMIT)
+        commands.record([op], [False])
+        commands.end()
+        commands.submit()
+        commands.wait()
+        return _Reading(*commands.ticks_ns(), int(slots.host().view(np.uint64)[0]))
+
     try:
-        for _ in range(2):
-            commands.begin(ONE_TIME_SUBMIT)
-            commands.record([op], [False])
-            commands.end()
-            commands.submit()
-            commands.wait()
-            stamped = slots.host().view(np.uint64)
-            readings.append((sum(commands.ticks_ns()) / 2, (int(stamped[0]) + int(stamped[1])) / 2))
-            time.sleep(_APART_S)
+        first = min((read() for _ in range(_READINGS)), key=lambda reading: reading.width_ns)
+        time.sleep(_APART_S)
+        second = min((read() for _ in range(_READINGS)), key=lambda reading: reading.width_ns)
     finally:
         commands.close()
-    (first_ns, first_ticks), (second_ns, second_ticks) = readings
-    if second_ticks <= first_ticks:
+    bits = 64 if max(first.ticks, second.ticks) >> 32 else 32
+    ticks = (second.ticks - first.ticks) % (1 << bits)
+    if ticks == 0:
         return None
-    tick_ns = (second_ns - first_ns) / (second_ticks - first_ticks)
-    # a clock in whole nanoseconds is the common case: do not let the measurement's noise bend it
-    return 1.0 if abs(tick_ns - 1.0) < 0.02 else tick_ns
+    tick_ns = (second.start_ns + second.end_ns - first.start_ns - first.end_ns) / 2 / ticks
+    return KernelClock(1.0 if abs(tick_ns - 1.0) < _WHOLE_NANOSECONDS else tick_ns, bits)

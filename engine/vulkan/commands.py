@@ -49,7 +49,7 @@ class CommandBuffer:
         )
         self._compute_barrier = _barrier(_SHADER_WRITE | _SHADER_READ, _SHADER_READ | _SHADER_WRITE)
         self._open_barrier = _barrier(
-            _SHADER_WRITE | _SHADER_READ | _TRANSFER_WRITE, _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE
+            _SHADER_WRITE | _SHADER_READ | _TRANSFER_WRITE | _TRANSFER_READ, _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE
         )
         self._update_barrier = _barrier(_TRANSFER_WRITE, _SHADER_READ | _SHADER_WRITE)
         self._host_barrier = _barrier(_SHADER_WRITE | _TRANSFER_WRITE, _HOST_READ)
@@ -70,6 +70,15 @@ class CommandBuffer:
         """Set up to 64 KiB of a slice from inside the buffer (a multiple of 4 bytes), visible to later ops."""
         lib.vkCmdUpdateBuffer(self.handle, target.buffer, target.offset, len(data), ffi.from_buffer(data))
         self._pipeline_barrier(_TRANSFER_STAGE, _COMPUTE_STAGE, self._update_barrier)
+
+    def copy_now(self, source: Slice, target: Slice) -> None:
+        """Record, submit and finish a copy of ``source`` into ``target``."""
+        self.begin(ONE_TIME_SUBMIT)
+        region = ffi.new("VkBufferCopy*", {"srcOffset": source.offset, "dstOffset": target.offset, "size": source.size})
+        lib.vkCmdCopyBuffer(self.handle, source.buffer, target.buffer, 1, region)
+        self.end()
+        self.submit()
+        self.wait()
 
     def record(self, ops: Sequence[Op], barriers: Sequence[bool]) -> None:
         """Append ops, with a global compute barrier before each whose flag is set."""

@@ -65,6 +65,8 @@ class Kernels:
         self.base: Defines = {"SUBGROUP_SIZE": device.subgroup_size}
         if device.is_cpu:
             self.base["CPU_DEVICE"] = 1
+        if device.has_kernel_clock:
+            self.base["HAS_CLOCK"] = 1
         if device.binding == "descriptors":
             self.base["DESCRIPTORS"] = 1
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
@@ -83,7 +85,7 @@ class Kernels:
         return kernel
 
     def twin(self, kernel: Kernel) -> Kernel:
-        """The stamped twin of a kernel: the same code, which also notes when it ran."""
+        """The twin of a kernel: the same code, which also notes when it ran, or returns at once."""
         return self.get(kernel.name, kernel.defines, stamped=True)
 
     def prepare(

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
-from engine.program.matrix import Weight
+from engine.program.matrix import Use, Weight
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Memory, Slice
 from engine.weights.gguf import GGUFFile, TensorInfo
-from engine.weights.repack import SUPPORTED_TYPES, repack
+from engine.weights.repack import SUPPORTED_TYPES, Layout, repack
 
 _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
 
@@ -24,12 +24,13 @@ _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4
 class TensorSpec:
     """A tensor a model needs: its name and shape, row-major.
 
-    Tensors with the same ``stack`` are laid out next to each other where their types allow; ``host`` ones
-    stay on the host.
+    ``uses`` are what ``engine.program.matrix`` does with it. Tensors with the same ``stack`` are laid out
+    next to each other where their types allow; ``host`` ones stay on the host.
     """
 
     name: str
     shape: tuple[int, ...]
+    uses: tuple[Use, ...] = ()
     stack: str | None = None
     host: bool = False
 
@@ -42,12 +43,6 @@ class Weights:
     vectors: dict[str, Slice] = field(default_factory=dict)
     host: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     stacks: dict[int, Stack] = field(default_factory=dict)
-
-    @property
-    def types(self) -> set[GGMLQuantizationType]:
-        """The quantisation types of all matrices."""
-        return {weight.type for weight in self.matrices.values()}
-
 
 def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
     """Raise EngineError naming the first tensor that is missing, has another shape, or an unsupported type."""
@@ -64,9 +59,9 @@ def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
 
 
 def load(
-    file: GGUFFile, specs: list[TensorSpec], memory: Memory, layout: str, progress: Callable[[int, int], None]
+    file: GGUFFile, specs: list[TensorSpec], memory: Memory, layout: Layout, progress: Callable[[int, int], None]
 ) -> Weights:
-    """Repack every tensor for ``layout`` ("cpu" or "gpu") and copy it to the device.
+    """Repack every tensor for ``layout`` and copy it to the device.
 
     ``progress(done_bytes, total_bytes)`` counts bytes of the file. The host holds one tensor at a time.
     """
@@ -80,6 +75,17 @@ def load(
         progress(done, total)
     memory.flush()
     return weights
+
+
+def matrix_uses(file: GGUFFile, specs: list[TensorSpec]) -> list[tuple[Use, GGMLQuantizationType, int, int]]:
+    """(use, type, rows, cols) of every matrix and every stack."""
+    uses = []
+    for group in _groups(file, specs):
+        shapes = [spec.shape for spec in group if len(spec.shape) == 2]
+        shapes += [(sum(shape[0] for shape in shapes), shapes[0][1])] if len(shapes) > 1 else []
+        kind = file.tensors[group[0].name].type
+        uses += [(use, kind, *shape) for shape in shapes for use in group[0].uses]
+    return uses
 
 
 def _groups(file: GGUFFile, specs: list[TensorSpec]) -> Iterator[list[TensorSpec]]:
@@ -101,7 +107,7 @@ def _stackable(first: TensorInfo, second: TensorInfo) -> bool:
     return first.type == second.type and first.shape[0] % 8 == 0 and second.shape[0] % 8 == 0
 
 
-def _load_group(file: GGUFFile, group: list[TensorSpec], memory: Memory, layout: str, weights: Weights) -> None:
+def _load_group(file: GGUFFile, group: list[TensorSpec], memory: Memory, layout: Layout, weights: Weights) -> None:
     spec = group[0]
     info = file.tensors[spec.name]
     if len(spec.shape) == 1:

@@ -128,14 +128,12 @@ def _fields(source: Bytes, type: GGMLQuantizationType, cols: int) -> _Fields:
     if type in FLOATS:
         return _Fields(_float_units(source, cols, _UNITS[type]), [])
     if type in BLOCKS_OF_32:
-        names = {
-            _T.Q4_0: [("d", _HALF)], _T.Q4_1: [("dm", _WORD)], _T.Q5_0: [("d", _HALF), ("high", _WORD)],
-            _T.Q5_1: [("dm", _WORD), ("high", _WORD)], _T.Q8_0: [("d", _HALF)],
-        }[type]  # fmt: skip
-        layout = np.dtype([*names, ("units", _UNIT, (_UNITS.get(type, 1),))])
-        blocks = source.view(layout)
-        scales = [_spread_fifth_bits(blocks["high"])[..., None]] if "high" in layout.names else []  # type: ignore[operator]
-        return _Fields(blocks["units"], [*scales, blocks[names[0][0]][..., None]])
+        scale = ("dm", _WORD) if type in (_T.Q4_1, _T.Q5_1) else ("d", _HALF)
+        high = [("high", _WORD)] if type in (_T.Q5_0, _T.Q5_1) else []
+        units = ("units", _UNIT, (_UNITS.get(type, 1),))
+        blocks = source.view(np.dtype([scale, *high, units]))
+        scales = [_spread_fifth_bits(blocks["high"])[..., None]] if high else []
+        return _Fields(blocks["units"], [*scales, blocks[scale[0]][..., None]])
     if type is _T.Q4_K:
         blocks = source.view(np.dtype([("scales", _WORD, (4,)), ("qs", "u1", (128,))]))
         return _Fields(_halves_to_blocks(blocks["qs"]).reshape(rows, -1, 1), [blocks["scales"]])
@@ -165,7 +163,7 @@ def _float_units(source: Bytes, cols: int, units: int) -> _Array:
 
 
 def _spread_fifth_bits(high: _Array) -> _Array:
-    """Q5's 32 high bits (bit i = column i) in the kernels' order: column 4 w + j at bit 8 w + 2 j, 16 more one further."""
+    """Q5's 32 high bits (bit i = column i) reordered: column 4 w + j at bit 8 w + 2 j, 16 more one further."""
     result = np.zeros(high.shape, _WORD)
     for nibble in range(8):  # columns 4 nibble to 4 nibble + 3, spread to every second bit
         four = high >> np.uint32(4 * nibble) & np.uint32(15)

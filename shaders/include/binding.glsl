@@ -27,7 +27,9 @@
 #endif
 
 #ifdef STAMPS
+#ifdef HAS_CLOCK
 #extension GL_EXT_shader_realtime_clock : require
+#endif
 layout(buffer_reference, std430, buffer_reference_align = 16) restrict writeonly buffer StampSlots { uvec4 data[]; };
 #define PUSH_BEGIN layout(push_constant) uniform Push { StampSlots stamp_slots;
 #else

@@ -17,9 +17,7 @@ from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernels
 from engine.weights.repack import repack
 from tests.engine.gpu import POISON, Gpu
-from tests.engine.weight_data import (
-    K_TYPES, TYPES, T, activations, assert_product, fresh_random, random_raw, values,
-)  # fmt: skip
+from tests.engine.weight_data import K_TYPES, TYPES, T, activations, assert_product, fresh_random, random_raw, values
 
 Variants = dict[str, Kernels]
 

@@ -1,0 +1,219 @@
+"""The engine on tiny random models against a float64 forward pass, and what its switches must not change."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+from engine import Cancelled, Engine, EngineError, Sampling
+from tests.engine import llama_reference
+from tests.engine.tiny_model import write_tiny_llama
+from tests.flipping import generate
+
+GREEDY = Sampling(temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_path):
+    with Engine.open(tiny_path) as opened:
+        yield opened
+
+
+def random_ids(count: int, vocab: int = 320, seed: int | None = None) -> list[int]:
+    return np.random.default_rng(seed).integers(0, vocab, count).tolist()
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 50])
+def test_prefill_logits(engine, tiny_path, count):
+    ids = random_ids(count)
+    expected = llama_reference.logits(tiny_path, ids)[-1]
+    assert np.abs(engine.session().prefill(ids) - expected).max() < 2e-3 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("mode", ["rerecord", "reuse"])
+@pytest.mark.parametrize("barriers", ["every", "needed"])
+@pytest.mark.parametrize("fusion", [True, False])
+def test_decode_follows_the_reference_token_by_token(engine, tiny_path, mode, barriers, fusion):
+    engine.mode, engine.barriers, engine.fusion = mode, barriers, fusion
+    prompt = random_ids(9)
+    session = engine.session()
+    session.prefill(prompt)
+    ids = [token.id for token in session.generate(GREEDY, max_tokens=12, ignore_eos=True)]
+    expected = llama_reference.logits(tiny_path, prompt + ids)[len(prompt) - 1 :]
+    for index, id in enumerate(ids):
+        best = expected[index].max()
+        assert expected[index][id] > best - 2e-3 * np.abs(expected[index]).max()
+    assert session.ids == prompt + ids[:-1]
+
+
+@pytest.mark.parametrize("options", [
+    {"tied": False, "rope_freqs": True, "theta": 5e5},
+    {"heads": 6, "kv_heads": 1, "hidden": 96, "ffn": 160, "vocab": 333},
+])  # fmt: skip
+def test_other_shapes(tmp_path, options):
+    path = tmp_path / "model.gguf"
+    write_tiny_llama(path, **options)
+    ids = random_ids(21)
+    expected = llama_reference.logits(path, ids)
+    with Engine.open(path) as opened:
+        session = opened.session()
+        assert np.abs(session.prefill(ids[:20]) - expected[19]).max() < 2e-3 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.8, top_p=0.95, seed=7)])
+def test_flipping_the_switches_between_tokens_changes_no_id(engine, sampling):
+    prompt = random_ids(5, seed=3)
+    engine.mode, engine.barriers, engine.fusion = "reuse", "needed", True
+    plain = generate(engine, prompt, sampling, 500)
+    flipped = generate(engine, prompt, sampling, 500, random.Random(11))
+    assert flipped.flips > 50 and len(flipped.settings) == 4
+    assert plain.ids == flipped.ids
+
+
+def test_fusion_changes_no_bit(engine):
+    prompt = random_ids(30)
+    engine.mode, engine.barriers = "reuse", "needed"
+    ids = {}
+    for fusion in (True, False):
+        engine.fusion = fusion
+        ids[fusion] = generate(engine, prompt, Sampling(temperature=1.5, top_p=1.0, seed=5), 200).ids
+    assert ids[True] == ids[False]
+
+
+def test_reuse_records_once_a_bucket(tmp_path):
+    path = tmp_path / "model.gguf"
+    write_tiny_llama(path, layers=1)
+    with Engine.open(path, context=1536, mode="reuse") as opened:
+        opened.stamp_every = 0
+        session = opened.session()
+        session.prefill(random_ids(500))
+        rerecorded = [token.timing.rerecorded for token in session.generate(GREEDY, 1037, ignore_eos=True)]
+        # fed at positions 500 to 1535: three buckets of 512
+        assert opened.builds == opened.recordings == 3
+        assert [i for i, yes in enumerate(rerecorded[1:], 1) if yes] == [1, 13, 525]
+        assert session.finish_reason == "length"
+        session.prefill(random_ids(40))
+        list(session.generate(GREEDY, 20, ignore_eos=True))
+        opened.barriers = "every"
+        session.prefill(random_ids(40))
+        list(session.generate(GREEDY, 20, ignore_eos=True))
+        assert opened.recordings == 4  # the first bucket was still there; the other policy needed its own
+        opened.barriers = "needed"
+        session.prefill(random_ids(40))
+        list(session.generate(GREEDY, 20, ignore_eos=True))
+        assert opened.recordings == 4
+
+
+def test_rerecord_builds_every_token(engine):
+    engine.mode, engine.barriers, engine.fusion = "rerecord", "needed", True
+    before = engine.builds, engine.recordings
+    generated = generate(engine, random_ids(3), GREEDY, 20)
+    assert len(generated.ids) == 20
+    assert (engine.builds - before[0], engine.recordings - before[1]) == (19, 19)
+
+
+def test_a_kept_prefix_changes_nothing(engine):
+    ids = random_ids(45)
+    whole = engine.session().prefill(ids)
+    session = engine.session()
+    session.prefill(ids[:23])
+    assert session.prefill_stats.tokens == 23
+    logits = session.prefill(ids)
+    assert (session.prefill_stats.kept, session.prefill_stats.tokens) == (23, 22)
+    assert np.array_equal(logits, whole)
+    other = [*ids[:10], (ids[10] + 1) % 320, *ids[11:20]]
+    session.prefill(other)
+    assert session.prefill_stats.kept == 10 and session.ids == other
+    assert np.array_equal(session.prefill(ids), whole)
+    assert np.array_equal(session.prefill(ids), whole)  # all of it kept but the last id
+    assert session.prefill_stats.tokens == 1
+
+
+def test_a_reply_continues_from_its_own_tokens(engine):
+    engine.mode, engine.barriers, engine.fusion = "reuse", "needed", True
+    prompt = random_ids(12)
+    session = engine.session()
+    session.prefill(prompt)
+    reply = [token.id for token in session.generate(GREEDY, 30, ignore_eos=True)]
+    session.prefill(prompt + reply + [7])
+    assert session.prefill_stats.kept == len(prompt) + 29  # the last reply id was never fed
+    assert session.prefill_stats.tokens == 2
+
+
+def test_seeds_fix_the_ids(engine):
+    prompt = random_ids(8)
+    ids = [generate(engine, prompt, Sampling(temperature=1.2, top_p=1.0, seed=seed), 40).ids for seed in (1, 1, 2)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_cancel_in_prefill_keeps_what_was_fed(engine):
+    cancel = threading.Event()
+    session = engine.session()
+    ids = random_ids(200)
+    with pytest.raises(Cancelled):
+        session.prefill(ids, cancel=cancel, progress=lambda done, total: done >= 64 and cancel.set())
+    assert 64 <= session.position < 200
+    with pytest.raises(EngineError, match="prefill"):
+        session.generate(GREEDY)
+    cancel.clear()
+    session.prefill(ids, cancel=cancel)
+    assert session.prefill_stats.kept >= 64
+
+
+def test_cancel_in_generation_stops_at_the_next_token(engine):
+    cancel = threading.Event()
+    session = engine.session()
+    session.prefill(random_ids(4))
+    ids = []
+    for token in session.generate(GREEDY, 100, ignore_eos=True, cancel=cancel):
+        ids.append(token.id)
+        if len(ids) == 5:
+            cancel.set()
+    assert len(ids) == 5 and session.finish_reason == "cancelled"
+
+
+def test_the_reply_ends_where_the_context_ends(tiny_path):
+    with Engine.open(tiny_path, context=64) as opened:
+        session = opened.session()
+        session.prefill(random_ids(60))
+        ids = list(session.generate(GREEDY, 100, ignore_eos=True))
+        assert len(ids) == 5 and session.finish_reason == "context" and session.position == 64
+        with pytest.raises(EngineError, match="65 tokens.*64"):
+            session.prefill(random_ids(65))
+
+
+def test_timing_accounts_for_the_token(engine):
+    engine.mode, engine.barriers, engine.fusion = "rerecord", "needed", True
+    session = engine.session()
+    session.prefill(random_ids(4))
+    engine.request_stamps()
+    timings = [token.timing for token in session.generate(GREEDY, 20, ignore_eos=True)]
+    for timing in timings[1:]:
+        assert timing.gpu_total_us > 0 and timing.gpu_idle_before_us > 0 and timing.record_us > 0
+        steps = ("build", "record", "patch", "submit", "wait", "readback")
+        assert sum(getattr(timing, f"{step}_wall_us") for step in steps) <= timing.period_us
+        assert timing.wait_wall_us + timing.submit_wall_us >= timing.gpu_total_us * 0.5
+        assert timing.dispatches > timing.barrier_count > 0
+    stamped = [timing for timing in timings if timing.measured_by == "twin"]
+    assert [timing.index for timing in stamped] == [1, 15]
+    for timing in stamped:
+        assert 0 < timing.kernels_us < timing.gpu_total_us
+        assert 0 < timing.bubbles_us < timing.gpu_total_us
+        assert timing.kernels_us + timing.bubbles_us <= timing.gpu_total_us * 1.01
+        assert abs(sum(timing.pieces_us.values()) - timing.kernels_us) < 1
+    assert all(timing.kernels_us is None for timing in timings if timing.measured_by == "clean")
+
+
+def test_barriers_are_counted_and_needed_has_fewer(engine):
+    engine.mode, engine.fusion = "reuse", False  # fused, every op depends on the one before it
+    counts = {}
+    for engine.barriers in ("every", "needed"):
+        session = engine.session()
+        session.prefill(random_ids(4))
+        timing = list(session.generate(GREEDY, 3, ignore_eos=True))[-1].timing
+        counts[engine.barriers] = (timing.dispatches, timing.barrier_count)
+    assert counts["every"][1] == counts["every"][0] - 1
+    assert counts["needed"][0] == counts["every"][0] and counts["needed"][1] < counts["every"][1]

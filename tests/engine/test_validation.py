@@ -1,0 +1,57 @@
+"""The validation layer, with synchronisation validation, over the descriptor build of every kernel.
+
+Through buffer addresses the layer cannot see which memory a kernel touches; through descriptors it can.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from engine import BARRIERS, MODES, Engine, EngineError, Sampling
+from engine.decode import program as decode_program
+
+
+@pytest.fixture
+def engine(tiny_path):
+    try:
+        opened = Engine.open(tiny_path, binding="descriptors", validation=True)
+    except EngineError as error:
+        if "validation layer" not in str(error) or os.environ.get("CI"):
+            raise
+        pytest.skip(f"{error}; 'python -m zincchat.setup --with-validation' brings it")
+    with opened:
+        yield opened
+
+
+def run(engine: Engine) -> None:
+    session = engine.session()
+    session.prefill(list(range(3, 40)))
+    for _ in session.generate(Sampling(temperature=0.9, seed=1), max_tokens=9, ignore_eos=True):
+        pass
+
+
+def test_no_message_in_any_mode(engine):
+    for engine.mode in MODES:
+        for engine.barriers in BARRIERS:
+            for engine.fusion in (True, False):
+                run(engine)
+    engine.request_stamps()
+    run(engine)
+    assert engine.vulkan_messages == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_missing_barrier_is_seen(engine, monkeypatch, mode):
+    schedule = decode_program.schedule
+
+    def without_one(ops, policy):
+        flags = schedule(ops, policy)
+        flags[flags.index(True, 5)] = False
+        return flags
+
+    monkeypatch.setattr(decode_program, "schedule", without_one)
+    engine.mode = mode
+    run(engine)
+    assert any("HAZARD" in message for message in engine.vulkan_messages), engine.vulkan_messages
