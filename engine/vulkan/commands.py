@@ -96,7 +96,7 @@ class CommandBuffer:
             if kernel is not bound:
                 bind(commands, 1, kernel.pipeline)
                 bound = kernel
-            if descriptors:
+            if descriptors and op.buffers:
                 self._write_descriptors(op)
             push(commands, kernel.layout, 0x20, 0, kernel.push_bytes, from_buffer(op.push))
             dispatch(commands, *op.groups)

@@ -14,6 +14,12 @@ KINDS = {0: "other", 1: "integrated", 2: "discrete", 3: "virtual", 4: "cpu"}
 _PREFERENCE = {"discrete": 0, "integrated": 1, "virtual": 2, "other": 3, "cpu": 4}
 _VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 
+# Newer layers follow what a shader touches only where they are asked to; older ones always do.
+_VALIDATION_SETTINGS = {
+    "VK_KHRONOS_VALIDATION_VALIDATE_SYNC": "1",
+    "VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC": "1",
+}
+
 _loader_environment: dict[str, str] = {}
 
 
@@ -58,7 +64,7 @@ class Instance:
         create = ffi.new("VkInstanceCreateInfo*", {"sType": 1, "pApplicationInfo": application})
         variables = dict(_loader_environment)
         if validation:
-            variables |= {"VK_KHRONOS_VALIDATION_VALIDATE_SYNC": "1", "VK_VALIDATION_VALIDATE_SYNC": "1"}
+            variables |= _VALIDATION_SETTINGS
             self._add_validation(create)
         handle = ffi.new("VkInstance*")
         saved = {name: os.environ.get(name) for name in variables}
@@ -94,7 +100,7 @@ class Instance:
 
         def receive(severity: int, _types: int, data: Any, _user: Any) -> int:
             if severity >= 0x100:  # warnings and errors
-                self.messages.append(ffi.string(data.pMessage).decode(errors="replace"))
+                self.messages.append(f"{_string(data.pMessageIdName)}: {_string(data.pMessage)}")
             return 0
 
         callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", receive)
@@ -156,14 +162,14 @@ def describe(index: int, physical: Any) -> DeviceInfo:
         index=index,
         name=ffi.string(basic.deviceName).decode(errors="replace"),
         kind=KINDS.get(basic.deviceType, "other"),
-        driver=f"{_text(driver.driverName)} {_text(driver.driverInfo)}".strip(),
+        driver=f"{_string(driver.driverName)} {_string(driver.driverInfo)}".strip(),
         api_version=f"{version >> 22}.{(version >> 12) & 0x3FF}.{version & 0xFFF}",
         memory_bytes=max(local, default=0),
     )
 
 
-def _text(chars: Any) -> str:
-    return str(ffi.string(chars).decode(errors="replace"))
+def _string(chars: Any) -> str:
+    return "" if chars == NULL else str(ffi.string(chars).decode(errors="replace"))
 
 
 def list_devices() -> list[DeviceInfo]:
