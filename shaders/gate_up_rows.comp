@@ -29,7 +29,7 @@ PUSH_END
 #include "matvec_rows.glsl"
 
 void kernel() {
-    const uint lane = gl_LocalInvocationIndex;
+    const uint lane = LANE;
     const uint blocks = (cols + 31u) / 32u;
     const uint group = min(gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x, (rows - 1u) / 8u);
     float gates[8], ups[8];

@@ -24,7 +24,7 @@ PUSH_END
 #include "matvec_rows.glsl"
 
 void kernel() {
-    const uint lane = gl_LocalInvocationIndex;
+    const uint lane = LANE;
     const uint blocks = (cols + 31u) / 32u;
     const uint first = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * OCTETS;
     const uint last = (rows - 1u) / 8u;

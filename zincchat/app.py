@@ -67,7 +67,7 @@ class ChatApp(App[None]):
         Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4"),
         Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5"),
         Binding("f8,ctrl+s", "do('freeze')", "Freeze", key_display="F8"),
-        Binding("f9,ctrl+g", "do('scale')", "Scale", key_display="F9"),
+        Binding("f9,ctrl+g", "do('scale')", "Scale", show=False),
         Binding("escape", "do('stop')", "Stop", key_display="Esc"),
         Binding("ctrl+n", "do('new')", "New chat", show=False),
         Binding("ctrl+r", "do('regen')", "Regenerate", show=False),
@@ -162,6 +162,10 @@ class ChatApp(App[None]):
         if self.prompt_history.problem:
             self.say(self.prompt_history.problem)
             self.prompt_history.problem = None
+
+    def on_prompt_scroll_wanted(self, event: Prompt.ScrollWanted) -> None:
+        """Scroll the chat by a page."""
+        self.query_one(Transcript).scroll_page(event.pages)
 
     def send(self, text: str) -> None:
         """Ask ``text``."""

@@ -62,7 +62,7 @@ class PanelController:
             view.first_token_s = event.since_send_s
         view.history.add(event.position, event.timing)
         if view.scale_ms is None and view.history.tokens:
-            view.scale_ms = first_scale_ms(event.timing)
+            view.scale_ms = first_scale_ms(event.timing, bool(view.engine and view.engine.device.is_software))
         view.context_used_tokens = event.position
         view.device_bytes = event.device_bytes
         self._changed = True

@@ -144,9 +144,9 @@ def _fields(source: Bytes, type: GGMLQuantizationType, cols: int) -> _Fields:
     nibbles = np.concatenate([low & 15, low >> 4], axis=-1).reshape(rows, -1, 32)
     units = (nibbles[..., :16] | nibbles[..., 16:] << 4).view(_UNIT)
     # qh: 32 bytes for 128 columns, two bits each of columns l, l + 32, l + 64, l + 96
-    high = blocks["qh"].reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    pairs_of_bits = blocks["qh"].reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
     # byte k of a block's eight: columns 2 k, 2 k + 16, 2 k + 1, 2 k + 17 from its lowest bits up
-    pairs = high.reshape(rows, -1, 2, 8, 2)
+    pairs = pairs_of_bits.reshape(rows, -1, 2, 8, 2)
     packed = pairs[:, :, 0, :, 0] | pairs[:, :, 1, :, 0] << 2 | pairs[:, :, 0, :, 1] << 4 | pairs[:, :, 1, :, 1] << 6
     words = packed.view(_WORD).reshape(rows, -1, 16)
     return _Fields(units, [words, blocks["sub"], blocks["d"][..., None]])

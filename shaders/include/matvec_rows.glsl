@@ -15,10 +15,28 @@
 #define X_AT(i) x.data[i]
 #endif
 
+#if SUBGROUP_SIZE == 8
+// a workgroup is one subgroup: its lane numbers are constants there, while local indices are worked out by division
+#define LANE gl_SubgroupInvocationID
+#else
+#define LANE gl_LocalInvocationIndex
+#endif
+
+// x of the columns that lane_column gives a lane: scalar loads and constant blends
+float pick(uint lane, float a, float b, float c, float d, float e, float f, float g, float h) {
+    const float low = lane < 2u ? (lane == 0u ? a : b) : (lane == 2u ? c : d);
+    const float high = lane < 6u ? (lane == 4u ? e : f) : (lane == 6u ? g : h);
+    return lane < 4u ? low : high;
+}
+
 vec4 lane_x(uint block, uint lane) {
-    const uint at = block * 32u;
-    return vec4(X_AT(at + lane_column(lane, 0u)), X_AT(at + lane_column(lane, 1u)), X_AT(at + lane_column(lane, 2u)),
-        X_AT(at + lane_column(lane, 3u)));
+    float v[32];
+    [[unroll]] for (uint i = 0u; i < 32u; ++i) v[i] = X_AT(block * 32u + i);
+    vec4 result;
+    [[unroll]] for (uint s = 0u; s < 4u; ++s)
+        result[s] = pick(lane, v[lane_column(0u, s)], v[lane_column(1u, s)], v[lane_column(2u, s)], v[lane_column(3u, s)],
+            v[lane_column(4u, s)], v[lane_column(5u, s)], v[lane_column(6u, s)], v[lane_column(7u, s)]);
+    return result;
 }
 
 // one block of a row: x as lane_x gives it, total its sum

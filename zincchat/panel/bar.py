@@ -59,9 +59,12 @@ def cells(stack: Sequence[tuple[str, float]], period_us: float, scale_us: float,
     return row[:width].ljust(width)
 
 
-def first_scale_ms(timing: TokenTiming) -> float:
-    """The axis to begin with: twice the first token's GPU time (or period), rounded up to a scale."""
-    return scale_at_least(2 * (timing.gpu_total_us or timing.period_us) / 1000)
+def first_scale_ms(timing: TokenTiming, is_software: bool) -> float:
+    """The axis to begin with: the first token's GPU time (or period) with room for recording, rounded up to a scale.
+
+    Recording can outweigh the token on a GPU, and is a few percent of it on a software device.
+    """
+    return scale_at_least((1.3 if is_software else 2) * (timing.gpu_total_us or timing.period_us) / 1000)
 
 
 def scale_at_least(wanted_ms: float) -> float:

@@ -30,10 +30,9 @@ class Settings:
         return cls(timing.mode, timing.fusion, timing.barriers)
 
     def change_to(self, after: Settings) -> str:
-        """What differs, as "rerecord → reuse" or "fused → unfused"."""
+        """What differs, as "rerecord → reuse" or "fused → unfused · barriers every → needed"."""
         pairs = zip(self.words(), after.words(), strict=True)
-        changed = [(old, new) for old, new in pairs if old != new]
-        return f"{' · '.join(old for old, _ in changed)} → {' · '.join(new for _, new in changed)}"
+        return " · ".join(f"{old} → {new.removeprefix('barriers ')}" for old, new in pairs if old != new)
 
     def words(self) -> tuple[str, str, str]:
         """The settings as the header shows them."""

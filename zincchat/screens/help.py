@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -16,7 +17,7 @@ TYPING = (
     ("Shift+Enter, Ctrl+J", "new line"),
     ("Up, Down", "earlier messages, at the first and last line"),
     ("Ctrl+P", "command palette: everything below, by name"),
-    ("Page Up, Page Down", "scroll the chat while the prompt has one line; the mouse wheel does too"),
+    ("Page Up, Page Down", "scroll the chat; the mouse wheel does too"),
 )
 FIGURES = (
     ("token", "period of a decode token: wall time since the token before it was handed out"),
@@ -64,15 +65,15 @@ class HelpScreen(ModalScreen[None]):
                 ("A bar, from left to right", BARS),
                 ("Figures", FIGURES),
             ):
-                yield Static(title, classes="title")
+                yield Static(title, classes="title", markup=False)
                 yield Static(_table(rows))
             yield Static("Esc closes this", classes="title")
 
 
 def _table(rows: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> Table:
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(no_wrap=True)
     table.add_column()
     for name, meaning in rows:
-        table.add_row(name, meaning.replace("[", r"\["))
+        table.add_row(Text(name, "cyan"), Text(meaning))
     return table

@@ -33,10 +33,10 @@ class Figures(Widget):
     def render(self) -> Text:
         """All lines."""
         text = Text("\n", no_wrap=True, overflow="ellipsis").join(
-            [*self._table_lines(), self._rate_line(), self._prefill_line(), self._change_line(), self._context_line(), self._memory_line(), *legend()]
+            [*self._table_lines(), self._rate_line(), self._prefill_line(), *self._change_lines(), self._context_line(), self._memory_line(), *legend()]
         )
         if (cost := self._segment_now().stamp_cost) is not None:
-            text.append(f" ({cost:+.0%} GPU time)", "dim")
+            text.append(f" ({cost:+.0%} GPU)", "dim")
         return text
 
     def _segment_now(self) -> Segment:
@@ -83,13 +83,15 @@ class Figures(Widget):
         text.append(f"{rate(view.prefill_tok_s)} tok/s")
         return text.append(f" ({view.prefill_fed_tokens:,} fed, {view.prefill_kept_tokens:,} kept)", "dim")
 
-    def _change_line(self) -> Text:
+    def _change_lines(self) -> list[Text]:
         change = self.view.history.change()
         if change is None:
-            return Text("F2 F3 F4 change a setting: before and after show here", "dim")
-        text = Text(f"{change.words}  ", "yellow")
-        text.append(f"{ms(change.before_us)} → {ms(change.after_us)} ms, ×{change.ratio:.2f}", "bold yellow")
-        return text.append(f" n {change.before_n:,}, {change.after_n:,}", "yellow")
+            return [Text("F2, F3 and F4 change a setting:", "dim"), Text("  the token before and after shows here", "dim")]
+        text = Text("  token ", "yellow")
+        text.append(f"{ms(change.before_us)} → {ms(change.after_us)} ms", "bold yellow")
+        ratio, verdict = (change.ratio, "faster") if change.ratio >= 1 else (1 / change.ratio, "slower")
+        text.append(f" p50, ×{ratio:.2f} {verdict}, n {change.before_n:,} and {change.after_n:,}", "yellow")
+        return [Text(change.words, "yellow"), text]
 
     def _context_line(self) -> Text:
         view, segment = self.view, self._segment_now()
@@ -123,5 +125,6 @@ def legend() -> list[Text]:
     for line, entries in ((first, "R record,S submit,W GPU idle otherwise"), (second, "G GPU busy,K kernels ◇,B bubbles ◇")):
         for entry in entries.split(","):
             line.append_text(coloured(entry[0])).append(f"{entry[1:]}  ", "dim")
+    first.append("› longer: F9", "dim")
     second.append("· rest ┊ period", "dim")
-    return [first, second, Text("◇ from a stamped token, timed inside its kernels", "dim")]
+    return [first, second, Text("◇ stamped token: clocks inside its kernels", "dim")]

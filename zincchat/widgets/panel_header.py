@@ -19,9 +19,10 @@ class PanelHeader(Widget):
         self.view = PanelView()
 
     def show(self, view: PanelView) -> None:
-        """Draw ``view``."""
+        """Draw ``view``; only a newly known device can change the number of lines."""
+        layout = self.view.engine is not view.engine
         self.view = view
-        self.refresh()
+        self.refresh(layout=layout)
 
     def render(self) -> Text:
         """Three lines at most."""

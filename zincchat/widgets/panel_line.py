@@ -12,6 +12,8 @@ from zincchat.panel.view import PanelView
 from zincchat.widgets.palette import coloured
 
 BAR_WIDTH = 10
+NARROW_BAR_WIDTH = 6
+NARROW_COLUMNS = 90
 
 
 class PanelLine(Widget):
@@ -46,24 +48,23 @@ class PanelLine(Widget):
         pieces = [Text(f"{mode}·{fused}·{view.settings.barriers}", "bold cyan")]
         if view.frozen:
             pieces.append(Text("FROZEN", "bold black on yellow"))
-        software = [Text("software GPU", "bold yellow")] if view.engine.device.is_software else []
+        is_software = view.engine.device.is_software
         if not view.history.tokens or view.scale_ms is None:
-            return [*pieces, *software, Text(view.engine.device.name)]
+            label = "software device" if is_software else "device"
+            return [*pieces, Text(f"{label} {view.engine.device.name}", "yellow" if is_software else "")]
         timing = view.history.tokens[-1].timing
+        bar_width = NARROW_BAR_WIDTH if self.content_size.width < NARROW_COLUMNS else BAR_WIDTH
         token = Text(f"{ms(timing.period_us)} ms ")
-        token.append_text(coloured(cells(parts(timing), timing.period_us, view.scale_ms * 1000, BAR_WIDTH).rstrip()))
-        pieces += [token, Text(f"CPU {ms(host_work_us(timing))}{_gpu(view)}")]
+        token.append_text(coloured(cells(parts(timing), timing.period_us, view.scale_ms * 1000, bar_width).rstrip()))
+        pieces.append(token)
         if view.history.live_tok_s:
             pieces.append(Text(f"{rate(view.history.live_tok_s)} tok/s", "bold green"))
+        if timing.gpu_total_us is not None:
+            label = "software GPU" if is_software else "GPU"
+            pieces.append(Text(f"{label} {ms(timing.gpu_total_us)}", "yellow" if is_software else ""))
         pieces.append(Text(f"{view.context_used_tokens}/{view.engine.context_tokens}"))
-        return pieces + software
-
-
-def _gpu(view: PanelView) -> str:
-    segment = view.history.current
-    figures = ""
-    if segment and segment.gpu_us:
-        figures += f" GPU {ms(segment.gpu_us[-1])}"
-    if segment and segment.bubbles_us:
-        figures += f" bubbles {ms(segment.bubbles_us[-1])}◇"
-    return figures
+        pieces.append(Text(f"CPU {ms(host_work_us(timing))}"))
+        segment = view.history.current
+        if segment and segment.bubbles_us:
+            pieces.append(Text(f"bubbles {ms(segment.bubbles_us[-1])}◇"))
+        return pieces

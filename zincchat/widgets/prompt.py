@@ -20,13 +20,21 @@ class Prompt(TextArea):
             self.text = text
             super().__init__()
 
+    class ScrollWanted(Message):
+        """The user pressed Page Up (-1) or Page Down (1): the box is small, so the chat scrolls instead."""
+
+        def __init__(self, pages: int) -> None:
+            """Carry the direction."""
+            self.pages = pages
+            super().__init__()
+
     def __init__(self, sent: PromptHistory) -> None:
         """Start empty, with the messages ``sent`` before behind the arrow keys."""
         super().__init__(
             id="prompt",
             compact=True,
             highlight_cursor_line=False,
-            placeholder="Ask something.  Enter sends, Ctrl+J breaks the line, / starts a command, F1 helps",
+            placeholder="Enter sends, Ctrl+J new line, /help",
         )
         self._sent = sent
 
@@ -39,6 +47,10 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             self.insert("\n")
+        elif event.key in ("pageup", "pagedown"):
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.ScrollWanted(1 if event.key == "pagedown" else -1))
         elif event.key == "up" and self.cursor_at_first_line:
             self._recall(event, self._sent.older(self.text))
         elif event.key == "down" and self.cursor_at_last_line:

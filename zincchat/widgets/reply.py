@@ -6,6 +6,7 @@ import asyncio
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Markdown, Static
 
 from zincchat.chat.markdown_blocks import BlockSplitter
@@ -64,6 +65,16 @@ class Reply(Vertical):
         line.display = bool(note)
         line.update(note)
 
+    @staticmethod
+    def _show_tail(tail: Static, text: str) -> None:
+        """Draw the unfinished block; the screen is laid out again only where its number of lines changed."""
+        content = Content(text)
+        height = content.get_height(tail.styles, tail.container_size.width) if text else 0
+        tail.update(content, layout=False)
+        if tail.styles.height is None or height != tail.styles.height.value:
+            tail.styles.height = height
+            tail.display = bool(text)
+
     async def _follow(self) -> None:
         markdown = self.query_one(Markdown)
         tail = self.query_one(".tail", Static)
@@ -72,9 +83,7 @@ class Reply(Vertical):
             self._changed.clear()
             if closed := self._splitter.take_closed():
                 await markdown.append(closed)
-            rest = self._splitter.tail.strip("\n")
-            tail.display = bool(rest)
-            tail.update(rest)
+            self._show_tail(tail, self._splitter.tail.strip("\n"))
         if self.text.strip():
             await markdown.update(self.text)
         tail.display = False

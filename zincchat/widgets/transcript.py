@@ -34,6 +34,11 @@ class Transcript(VerticalScroll, can_focus=False):
         """Say at the very top what answers here."""
         self.mount(Static(text, classes="device", markup=False), before=0 if self.children else None)
 
+    def scroll_page(self, pages: int) -> None:
+        """Scroll one page up (-1) or down (1); the bottom is followed again once it is reached."""
+        self.release_anchor()
+        self.scroll_relative(y=pages * (self.size.height - 1), animate=False)
+
     def clear(self) -> None:
         """Remove all but the line about the device."""
         self.query_children(":not(.device)").remove()
