@@ -65,11 +65,14 @@ class Reply(Vertical):
         line.display = bool(note)
         line.update(note)
 
-    @staticmethod
-    def _show_tail(tail: Static, text: str) -> None:
+    def on_resize(self) -> None:
+        """Wrap the unfinished block anew."""
+        self._changed.set()
+
+    def _show_tail(self, tail: Static, text: str) -> None:
         """Draw the unfinished block; the screen is laid out again only where its number of lines changed."""
         content = Content(text)
-        height = content.get_height(tail.styles, tail.container_size.width) if text else 0
+        height = content.get_height(tail.styles, self.content_size.width or self.app.size.width) if text else 0
         tail.update(content, layout=False)
         if tail.styles.height is None or height != tail.styles.height.value:
             tail.styles.height = height

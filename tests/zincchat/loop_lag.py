@@ -1,0 +1,62 @@
+"""How late the app's event loop runs while a reply streams: ``python -m tests.zincchat.loop_lag``.
+
+The fake engine speaks Markdown with tables and fences at 100 tokens a second. A probe sleeps for 5 ms
+again and again and notes how much later than that it wakes up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+
+from tests.zincchat.fake_engine import opener
+from zincchat.app import ChatApp
+from zincchat.options import ChatOptions
+from zincchat.panel.statistics import Summary, summarise
+
+PROBE_S = 0.005
+
+
+async def measure(seconds: float, token_s: float, size: tuple[int, int]) -> Summary:
+    """Lateness of the loop in milliseconds while one reply streams for ``seconds``."""
+    app = ChatApp(opener(token_s=token_s, repeat=True), ChatOptions())
+    late_ms: list[float] = []
+    async with app.run_test(size=size) as pilot:
+        while app.panel.view.engine is None:
+            await pilot.pause(0.02)
+        app.send("Explain pipeline barriers with tables and code.")
+        end = time.perf_counter() + seconds
+        while (started := time.perf_counter()) < end:
+            await asyncio.sleep(PROBE_S)
+            late_ms.append((time.perf_counter() - started - PROBE_S) * 1000)
+        app.stop_reply()
+        ending = time.perf_counter()
+        worst_end_ms = 0.0
+        while app.last_reply is not None and app.is_running and not app.last_reply.complete.is_set():
+            started = time.perf_counter()
+            await asyncio.sleep(PROBE_S)
+            worst_end_ms = max(worst_end_ms, (time.perf_counter() - started - PROBE_S) * 1000)
+        print(
+            f"{len(app.last_reply.text) if app.last_reply else 0:,} characters; the last parse took "
+            f"{(time.perf_counter() - ending) * 1000:.0f} ms, at most {worst_end_ms:.0f} ms at a stretch"
+        )
+    summary = summarise(late_ms)
+    assert summary is not None
+    return summary
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--tok-s", type=float, default=100)
+    parser.add_argument("--size", default="140x42")
+    arguments = parser.parse_args()
+    width, height = (int(side) for side in arguments.size.split("x"))
+    late = asyncio.run(measure(arguments.seconds, 1 / arguments.tok_s, (width, height)))
+    print(f"loop lateness p50 {late.p50:.1f} ms, p95 {late.p95:.1f} ms, max {late.maximum:.0f} ms, n {late.n}")
+
+
+if __name__ == "__main__":
+    main()
