@@ -28,6 +28,14 @@ class Outcome:
         return json.loads(self.out)
 
 
+def run_in_process(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
+    """Run a command line and take what it wrote."""
+    capsys.readouterr()
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return Outcome(code, captured.out, captured.err)
+
+
 @pytest.fixture
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty data folder."""
@@ -53,10 +61,4 @@ def zincchat(
     """Run a command line in this process against the fake engine."""
     fake_engine.install(monkeypatch)
 
-    def run(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return Outcome(code, captured.out, captured.err)
-
-    return run
+    return lambda *arguments: run_in_process(capsys, *arguments)

@@ -1,0 +1,115 @@
+"""The command line over the real engine: a random model for its paths, the default model for its ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.engine.tiny_model import write_tiny_llama
+from tests.zincchat.cli.conftest import Outcome, run_in_process
+
+REFERENCE = Path(__file__).parents[2] / "data" / "ref_smollm2.json"
+CHATS = json.loads(REFERENCE.read_text(encoding="utf-8"))["prompts"]
+
+Zincchat = Callable[..., Outcome]
+
+
+@pytest.fixture
+def real(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> Zincchat:
+    """Run a command line in this process."""
+    return lambda *arguments: run_in_process(capsys, *arguments)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "tiny.gguf")
+
+
+@pytest.mark.parametrize(("chat", "mode"), [(0, "reuse"), (1, "rerecord"), (2, "reuse")])
+def test_the_reference_chats_give_the_reference_ids(
+    real: Zincchat, smollm2_path: Path, tmp_path: Path, chat: int, mode: str
+) -> None:
+    expected = CHATS[chat]
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(expected["messages"]), encoding="utf-8")
+    outcome = real(
+        *("run", "--messages", str(file), "--model", str(smollm2_path), "--mode", mode),
+        *("--temperature", "0", "--max-tokens", "40", "--ignore-eos", "--json"),
+    )
+    assert outcome.code == 0, outcome.err
+    report = outcome.json
+    assert report["prompt_ids"] == expected["ids"]
+    assert report["ids"] == expected["greedy40_ids"]
+    assert report["finish_reason"] == "length"
+    assert {token["mode"] for token in report["tokens"]} == {mode}
+
+
+def test_a_raw_prompt_and_a_chat(real: Zincchat, tiny: Path) -> None:
+    seeded = ("--model", str(tiny), "--seed", "5", "--max-tokens", "12", "--ignore-eos")
+    text = real("run", "--raw", "the cat", *seeded)
+    assert text.code == 0, text.err
+    again = real("run", "--raw", "the cat", *seeded, "--mode", "rerecord", "--barriers", "every", "--json").json
+    assert text.out.rstrip("\n") == again["text"].rstrip("\n")
+    assert len(again["ids"]) == len(again["tokens"]) == 12
+    assert len(real("run", "the cat", *seeded, "--json").json["prompt_ids"]) > len(again["prompt_ids"])
+
+
+def test_bench_reports_every_figure(real: Zincchat, tiny: Path) -> None:
+    outcome = real(
+        *("bench", "--model", str(tiny), "--prefill", "40", "--tokens", "24", "--repeat", "2", "--json"),
+        *("--barriers", "every,needed", "--no-fusion"),
+    )
+    assert outcome.code == 0, outcome.err
+    runs = {(run["mode"], run["barriers"]): run for run in outcome.json["runs"]}
+    assert len(runs) == 4
+    for run in runs.values():
+        assert run["decode_tok_s"]["p5"] > 0
+        assert run["prefill_tok_s"]["p5"] > 0
+        assert run["gpu_total_us"] > 0
+        assert run["wait_wall_us"] > 0
+    rerecord, reuse = runs["rerecord", "needed"], runs["reuse", "needed"]
+    assert rerecord["recordings"] == 24
+    assert rerecord["record_us_per_dispatch"] > 0
+    assert rerecord["build_us_per_op"] > 0
+    assert reuse["recordings"] <= 1
+    assert (reuse["build_us"], reuse["record_us"]) == (0, 0)
+    assert runs["reuse", "every"]["barrier_count"] > reuse["barrier_count"]
+    assert outcome.json["device_bytes"] > 0
+
+
+def test_without_a_tokenizer_bench_works_and_run_says_why_not(real: Zincchat, tmp_path: Path) -> None:
+    path = write_tiny_llama(tmp_path / "mute.gguf", tokenizer=False)
+    bench = real("bench", "--model", str(path), "--prefill", "8", "--tokens", "4", "--repeat", "1")
+    assert bench.code == 0, bench.err
+    run = real("run", "Hi", "--model", str(path))
+    assert (run.code, run.out, run.err.count("\n")) == (1, "", 1)
+    assert "mute.gguf" in run.err
+
+
+def test_a_prompt_longer_than_the_context(real: Zincchat, tiny: Path) -> None:
+    outcome = real("run", "the cat " * 50, "--model", str(tiny), "--context", "32")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert "32" in outcome.err
+
+
+@pytest.mark.parametrize("damage", ["empty", "foreign", "truncated", "header only"])
+def test_a_damaged_model_file_is_one_line(real: Zincchat, tiny: Path, tmp_path: Path, damage: str) -> None:
+    whole = tiny.read_bytes()
+    content = {"empty": b"", "foreign": b"hello" * 100, "truncated": whole[:-100], "header only": whole[:20]}[damage]
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(content)
+    for arguments in (["run", "Hi"], ["bench"]):
+        outcome = real(*arguments, "--model", str(path))
+        assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+        assert "bad.gguf" in outcome.err
+        assert "unexpected" not in outcome.err
+
+
+def test_an_unknown_device_lists_those_there_are(real: Zincchat, tiny: Path) -> None:
+    outcome = real("run", "Hi", "--model", str(tiny), "--device", "voodoo")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    first = real("devices", "--json").json[0]
+    assert first["name"] in outcome.err
