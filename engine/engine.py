@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from engine.decode import MODE_CLASSES, MODES
+from engine.decode.first import first_step
 from engine.decode.program import ProgramBuilder, Settings
 from engine.decode.sampling import Sampling
-from engine.decode.first import first_step
 from engine.decode.state import STEP_BYTES, initial_state
 from engine.decode.step import Mode, Resources, Step
 from engine.errors import EngineError
@@ -20,9 +20,7 @@ from engine.info import describe_model
 from engine.models import architecture
 from engine.prefill import Prefill, chunk_tokens
 from engine.profile.brackets import Brackets
-from engine.profile.records import TokenTiming
 from engine.profile.stamps import Stamps
-from engine.profile.timing import timing
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
 from engine.program.matrix import layout
@@ -53,6 +51,8 @@ class Engine:
     (DeviceInfo), ``context`` (tokens the KV cache holds), ``weight_bytes`` (bytes of weights a token reads),
     ``sampling`` (the model's defaults), ``stamp_every`` (every how many tokens one is stamped; 0: never).
     """
+
+    _cleanup: ExitStack
 
     @classmethod
     def open(
@@ -130,9 +130,7 @@ class Engine:
         scratch = memory.allocate(scratch_bytes(geometry.vocab))
 
         def sampling_ops(advance: int) -> list[Op]:
-            return sample(
-                kernels, single.logits, geometry.vocab, step_slot, buffers.state, readback, scratch, advance
-            )
+            return sample(kernels, single.logits, geometry.vocab, step_slot, buffers.state, readback, scratch, advance)
 
         builder = self._builder = ProgramBuilder(
             lambda: model.layers(geometry, weights, single) + model.head(geometry, weights, single),
@@ -223,7 +221,7 @@ class Engine:
         return self._template.render_ids(messages)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of plain text, after the begin-of-text token where the model wants one. EngineError without a tokenizer."""
+        """The ids of plain text, after a begin-of-text token where the model wants one; EngineError without tokenizer."""
         tokenizer = self._need_tokenizer()
         start = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
         return start + tokenizer.encode(text)
@@ -248,7 +246,9 @@ class Engine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _settings(self) -> Settings:

@@ -75,7 +75,9 @@ class Session:
         if not ids:
             raise EngineError("the prompt is empty")
         if len(ids) > engine.context:
-            raise EngineError(f"the prompt has {len(ids)} tokens, the context holds {engine.context}: shorten it or raise --context")
+            raise EngineError(
+                f"the prompt has {len(ids)} tokens, the context holds {engine.context}: shorten it or raise --context"
+            )
         if min(ids) < 0 or max(ids) >= engine.model.vocab_size:
             raise EngineError(f"the prompt has an id outside the vocabulary of {engine.model.vocab_size}")
         start = perf_counter()

@@ -93,6 +93,4 @@ def run(
     assert pointer is not None
     token = ctypes.c_uint32.from_address(pointer).value
     start_ns, end_ns = commands.ticks_ns()
-    return Step(
-        token, (*marks, patched, submitted, waited, mark()), program, rerecorded, start_ns, end_ns, stamped
-    )
+    return Step(token, (*marks, patched, submitted, waited, mark()), program, rerecorded, start_ns, end_ns, stamped)

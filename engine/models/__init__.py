@@ -14,6 +14,8 @@ def architecture(file_name: str, name: object) -> ModuleType:
     """The module of an architecture. Raise EngineError that names those there are."""
     module = ARCHITECTURES.get(name) if isinstance(name, str) else None
     if module is None:
-        what = "the header names no architecture" if name is None else f"architecture {str(name)[:40]!r} is not supported"
+        what = (
+            "the header names no architecture" if name is None else f"architecture {str(name)[:40]!r} is not supported"
+        )
         raise EngineError(f"{file_name}: {what}; there is {', '.join(ARCHITECTURES)}")
     return module

@@ -53,14 +53,18 @@ class Metadata:
         """A whole number; EngineError where it is missing without a default, not one, or out of range."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-            raise EngineError(f"{self.file_name}: {self.architecture}.{key} is {_short(value)}; expected {low} to {high}")
+            raise EngineError(
+                f"{self.file_name}: {self.architecture}.{key} is {_short(value)}; expected {low} to {high}"
+            )
         return int(value)
 
     def number(self, key: str, low: float, high: float, default: float | None = None) -> float:
         """A real number; errors as for ``integer``."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not low <= value <= high:
-            raise EngineError(f"{self.file_name}: {self.architecture}.{key} is {_short(value)}; expected {low} to {high}")
+            raise EngineError(
+                f"{self.file_name}: {self.architecture}.{key} is {_short(value)}; expected {low} to {high}"
+            )
         return float(value)
 
     def _get(self, key: str, default: float | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.models.config import Geometry
-from engine.vulkan.memory import Memory, Slice
+from engine.vulkan.memory import Memory
 
 _FLOAT_BYTES = 4
 

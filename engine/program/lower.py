@@ -186,4 +186,3 @@ class Lowering:
             groups = (-(-g.q_size // 64), 1, 1)
             ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads,), groups, "kv", y.size))
         return ops
-

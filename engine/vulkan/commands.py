@@ -30,12 +30,17 @@ class CommandBuffer:
         create = ffi.new("VkCommandPoolCreateInfo*", {"sType": 39, "flags": 2, "queueFamilyIndex": device.queue_family})
         check(lib.vkCreateCommandPool(handle, create, NULL, pool), "creating a command pool")
         self._pool = pool[0]
-        allocate = ffi.new("VkCommandBufferAllocateInfo*", {"sType": 40, "commandPool": self._pool, "commandBufferCount": 1})
+        allocate = ffi.new(
+            "VkCommandBufferAllocateInfo*", {"sType": 40, "commandPool": self._pool, "commandBufferCount": 1}
+        )
         self._buffers = ffi.new("VkCommandBuffer[1]")
         check(lib.vkAllocateCommandBuffers(handle, allocate, self._buffers), "allocating a command buffer")
         self.handle = self._buffers[0]
         self._fences = ffi.new("VkFence[1]")
-        check(lib.vkCreateFence(handle, ffi.new("VkFenceCreateInfo*", {"sType": 8}), NULL, self._fences), "creating a fence")
+        check(
+            lib.vkCreateFence(handle, ffi.new("VkFenceCreateInfo*", {"sType": 8}), NULL, self._fences),
+            "creating a fence",
+        )
         self._fence = self._fences[0]
         queries = ffi.new("VkQueryPoolCreateInfo*", {"sType": 11, "queryType": 2, "queryCount": 2})
         query_pool = ffi.new("VkQueryPool*")
@@ -49,7 +54,8 @@ class CommandBuffer:
         )
         self._compute_barrier = _barrier(_SHADER_WRITE | _SHADER_READ, _SHADER_READ | _SHADER_WRITE)
         self._open_barrier = _barrier(
-            _SHADER_WRITE | _SHADER_READ | _TRANSFER_WRITE | _TRANSFER_READ, _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE
+            _SHADER_WRITE | _SHADER_READ | _TRANSFER_WRITE | _TRANSFER_READ,
+            _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE,
         )
         self._update_barrier = _barrier(_TRANSFER_WRITE, _SHADER_READ | _SHADER_WRITE)
         self._host_barrier = _barrier(_SHADER_WRITE | _TRANSFER_WRITE, _HOST_READ)

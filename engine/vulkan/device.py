@@ -125,7 +125,9 @@ class Device:
         self.features = {name for part, name in wanted if getattr(structures[part], name)}
         missing = [name for _, name in _REQUIRED if name not in self.features]
         if missing:
-            raise EngineError(f"{self.info.name} lacks {', '.join(missing)}: a newer driver may offer it, or try --device")
+            raise EngineError(
+                f"{self.info.name} lacks {', '.join(missing)}: a newer driver may offer it, or try --device"
+            )
         for part, structure in structures.items():
             enabled = {name for owner, name in wanted if owner == part and name in self.features}
             for name, _ in ffi.typeof(structure[0] if part != "v10" else structure).fields:

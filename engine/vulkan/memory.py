@@ -149,7 +149,7 @@ class Memory:
             if size > needed:  # the block was larger than this slice needs
                 return self._new_block(needed, needed, kind)
             raise EngineError(
-                f"out of device memory: {needed / 1e6:,.0f} MB more were needed, {self.allocated_bytes / 1e6:,.0f} MB are in use; "
+                f"out of device memory: {needed / 1e6:,.0f} MB were needed beyond {self.allocated_bytes / 1e6:,.0f} MB; "
                 "take a smaller model, a smaller --context or another --device"
             ) from error
 
@@ -197,7 +197,9 @@ class _Staging:
         )
         check(lib.vkCreateCommandPool(handle, create, NULL, pool), "creating a command pool")
         self.pool = pool[0]
-        allocate = ffi.new("VkCommandBufferAllocateInfo*", {"sType": 40, "commandPool": self.pool, "commandBufferCount": 2})
+        allocate = ffi.new(
+            "VkCommandBufferAllocateInfo*", {"sType": 40, "commandPool": self.pool, "commandBufferCount": 2}
+        )
         self.commands = ffi.new("VkCommandBuffer[2]")
         check(lib.vkAllocateCommandBuffers(handle, allocate, self.commands), "allocating command buffers")
         self.fences = ffi.new("VkFence[2]")
@@ -252,7 +254,9 @@ class _Staging:
         region = ffi.new("VkBufferCopy*", {"srcOffset": source_offset, "dstOffset": target_offset, "size": size})
         lib.vkCmdCopyBuffer(commands, source, target, 1, region)
         # to the kernels of later submissions, and to the host
-        after = ffi.new("VkMemoryBarrier*", {"sType": 46, "srcAccessMask": 0x1000, "dstAccessMask": 0x20 | 0x40 | 0x2000})
+        after = ffi.new(
+            "VkMemoryBarrier*", {"sType": 46, "srcAccessMask": 0x1000, "dstAccessMask": 0x20 | 0x40 | 0x2000}
+        )
         lib.vkCmdPipelineBarrier(commands, 0x1000, 0x800 | 0x4000, 0, 1, after, 0, NULL, 0, NULL)
         check(lib.vkEndCommandBuffer(commands), "recording a copy")
         buffers = ffi.new("VkCommandBuffer[]", [commands])

@@ -109,7 +109,7 @@ class Kernels:
                 self._cache_path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = self._cache_path.with_suffix(f".{os.getpid()}")
                 temporary.write_bytes(ffi.buffer(data, size[0])[:])
-                os.replace(temporary, self._cache_path)
+                temporary.replace(self._cache_path)
                 self._cached_bytes = size[0]
             except OSError:
                 pass
@@ -134,7 +134,9 @@ class Kernels:
         except OSError:
             data = b""
         initial = ffi.from_buffer(data)
-        create = ffi.new("VkPipelineCacheCreateInfo*", {"sType": 17, "initialDataSize": len(data), "pInitialData": initial})
+        create = ffi.new(
+            "VkPipelineCacheCreateInfo*", {"sType": 17, "initialDataSize": len(data), "pInitialData": initial}
+        )
         cache = ffi.new("VkPipelineCache*")
         check(lib.vkCreatePipelineCache(self.device.handle, create, NULL, cache), "creating the pipeline cache")
         return cache[0], len(data)

@@ -107,6 +107,6 @@ def _store(path: Path, code: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(code)
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except OSError:
         pass

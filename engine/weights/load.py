@@ -44,6 +44,7 @@ class Weights:
     host: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     stacks: dict[int, Stack] = field(default_factory=dict)
 
+
 def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
     """Raise EngineError naming the first tensor that is missing, has another shape, or an unsupported type."""
     for spec in specs:
@@ -55,7 +56,9 @@ def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
         allowed = SUPPORTED_TYPES if len(spec.shape) == 2 else tuple(_VECTOR_TYPES)
         if info.type not in allowed:
             names = ", ".join(kind.name for kind in allowed)
-            raise EngineError(f"{file.path.name}: tensor {spec.name} is {info.type.name}, which is not supported; there is {names}")
+            raise EngineError(
+                f"{file.path.name}: tensor {spec.name} is {info.type.name}, which is not supported; there is {names}"
+            )
 
 
 def load(
@@ -93,7 +96,12 @@ def _groups(file: GGUFFile, specs: list[TensorSpec]) -> Iterator[list[TensorSpec
     group: list[TensorSpec] = []
     for spec in specs:
         last = group[-1] if group else None
-        if last and spec.stack and last.stack == spec.stack and _stackable(file.tensors[last.name], file.tensors[spec.name]):
+        if (
+            last
+            and spec.stack
+            and last.stack == spec.stack
+            and _stackable(file.tensors[last.name], file.tensors[spec.name])
+        ):
             group.append(spec)
             continue
         if group:
@@ -118,10 +126,11 @@ def _load_group(file: GGUFFile, group: list[TensorSpec], memory: Memory, layout:
             weights.vectors[spec.name] = _upload(memory, values)
         return
     if len(group) == 1:
-        planes = repack(file.data(spec.name), info.type, *spec.shape, layout=layout)
+        rows, cols = spec.shape
+        planes = repack(file.data(spec.name), info.type, rows, cols, layout)
         weights.matrices[spec.name] = _weight(spec.name, info, spec.shape, [_upload(memory, plane) for plane in planes])
         return
-    packed = [repack(file.data(item.name), info.type, *item.shape, layout=layout) for item in group]
+    packed = [repack(file.data(item.name), info.type, item.shape[0], item.shape[1], layout) for item in group]
     rows = sum(item.shape[0] for item in group)
     whole = [memory.allocate(sum(planes[i].nbytes for planes in packed), constant=True) for i in range(2)]
     combined = _weight("+".join(item.name for item in group), info, (rows, spec.shape[1]), whole)

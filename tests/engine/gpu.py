@@ -31,7 +31,9 @@ class Gpu:
     def __enter__(self) -> Gpu:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def array(self, data: npt.NDArray[Any], constant: bool = False) -> Slice:

@@ -80,7 +80,7 @@ def test_rope_and_store_agree_with_numpy_and_with_each_other(gpu, halves, size, 
 
 def attention(q, k, v, ends, scale) -> np.ndarray:
     """q (tokens, heads, size), k and v (kv_heads, context, size), float64; token t sees the first ends[t] keys."""
-    tokens, heads, size = q.shape
+    tokens, heads, _ = q.shape
     out = np.empty_like(q)
     for t in range(tokens):
         for h in range(heads):
