@@ -221,7 +221,7 @@ class Engine:
         return self._template.render_ids(messages)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of plain text, after a begin-of-text token where the model wants one; EngineError without tokenizer."""
+        """The ids of plain text, after a begin-of-text token where the model wants one. EngineError if it cannot."""
         tokenizer = self._need_tokenizer()
         start = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
         return start + tokenizer.encode(text)

@@ -33,7 +33,7 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
     rotated = meta.integer("rope.dimension_count", 2, 512, head_size)
     if heads % kv_heads or head_size % 8 or rotated > head_size or rotated % 2:
         raise EngineError(
-            f"{file_name}: {heads} heads, {kv_heads} KV heads of size {head_size} and {rotated} rotated do not fit together"
+            f"{file_name}: {heads} heads, {kv_heads} KV heads, head size {head_size} ({rotated} rotated) do not fit"
         )
     extra = next((name for name in _UNSUPPORTED if f"blk.0.{name}" in tensors), None)
     if extra is not None:

@@ -149,7 +149,7 @@ class Memory:
             if size > needed:  # the block was larger than this slice needs
                 return self._new_block(needed, needed, kind)
             raise EngineError(
-                f"out of device memory: {needed / 1e6:,.0f} MB were needed beyond {self.allocated_bytes / 1e6:,.0f} MB; "
+                f"out of device memory: {needed / 1e6:,.0f} MB more than the {self.allocated_bytes / 1e6:,.0f} MB; "
                 "take a smaller model, a smaller --context or another --device"
             ) from error
 
