@@ -33,7 +33,7 @@ void kernel() {
     const uint id = ids.data[first + token];
 #endif
     const RowBase base = row_base(min(id, rows - 1u), (cols + 31u) / 32u, 0u);
-    result.data[token * (cols / 4u) + quad] = load_weights(base, quad / 8u, quad % 8u);
+    result.data[token * (cols / 4u) + quad] = load_weights(base, quad);
 }
 
 #include "main.glsl"

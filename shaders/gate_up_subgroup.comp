@@ -28,20 +28,21 @@ PUSH_END
 #include "matvec_subgroup.glsl"
 
 void kernel() {
-    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
+    const uint lane = LANE;
     const uint blocks = (cols + 31u) / 32u;
     const uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     const uint first = (workgroup * SUBGROUPS + gl_LocalInvocationIndex / SUBGROUP_SIZE) * ROWS;
     float gates[ROWS], ups[ROWS];
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) gates[r] = ups[r] = 0.0;
-    for (uint block = lane; block < blocks; block += SUBGROUP_SIZE) {
-        vec4 xs[8];
-        [[unroll]] for (uint i = 0u; i < 8u; ++i) xs[i] = X_AT(block * 8u + i);
-        const vec2 totals = half_totals(xs);
+    for (uint unit = lane; unit < blocks * UNITS; unit += SUBGROUP_SIZE) {
+        const Cover cover = unit_cover(row_base(0u, blocks, 0u), unit);
+        vec4 xs[UNIT_QUADS];
+        float totals[UNIT_QUADS];
+        LOAD_X(xs, totals, cover)
         [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
             const uint row = min(first + r, rows - 1u);
-            gates[r] = add_block(gates[r], row_base(row, blocks, 0u), block, xs, totals);
-            ups[r] = add_block(ups[r], row_base(row, blocks, 1u), block, xs, totals);
+            gates[r] = add_unit(gates[r], row_base(row, blocks, 0u), unit, cover, xs, totals);
+            ups[r] = add_unit(ups[r], row_base(row, blocks, 1u), unit, cover, xs, totals);
         }
     }
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {

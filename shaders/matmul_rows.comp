@@ -35,14 +35,17 @@ void kernel() {
         at[t] = min(first + t, tokens - 1u) * quads;
     }
     for (uint block = 0u; block < blocks; ++block) {
-        const Block data = load_block(base, block);
-        const vec3 scale = block_scale(base, block);
+        uvec4 units[UNITS];
+        [[unroll]] for (uint unit = 0u; unit < UNITS; ++unit) units[unit] = QUANT(base, unit_index(base, block * UNITS + unit));
+        const uvec2 high = load_high(base, block);
+        const vec2 low_scale = block_scale(base, block, 0u), high_scale = block_scale(base, block, 1u);
         [[unroll]] for (uint i = 0u; i < 8u; ++i) {
             const uint quad = block * 8u + i;
 #if defined(TAIL) && TAIL
             if (quad >= quads) break;
 #endif
-            const vec4 w = quad_weights(block_quad(data, i), scale, i);
+            const vec4 q = unit_quad(units[i / UNIT_QUADS], high, i % UNIT_QUADS);
+            const vec4 w = quad_weights(q, i < 4u ? low_scale : high_scale);
             [[unroll]] for (uint t = 0u; t < TOKENS; ++t) {
                 const vec4 v = x.data[at[t] + quad];
                 sums[t] = fma(w.w, v.w, fma(w.z, v.z, fma(w.y, v.y, fma(w.x, v.x, sums[t]))));

@@ -1,6 +1,6 @@
 #version 460
-// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on GPUs: 64 rows by 64 tokens a workgroup, a block of 32 columns
-// at a time through shared memory, 4 by 4 results an invocation. Columns are summed in order, whatever the tile.
+// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on GPUs: 64 rows by 64 tokens a workgroup, the 32 columns of UNITS
+// units at a time through shared memory, 4 by 4 results an invocation. A result's order of summation is always the same.
 #include "binding.glsl"
 
 layout(local_size_x = 256) in;
@@ -42,14 +42,20 @@ void kernel() {
     const uint row_quad = local % 16u, token_quad = local / 16u;
     vec4 sums[4];  // one a token, four rows each
     [[unroll]] for (uint t = 0u; t < 4u; ++t) sums[t] = vec4(0.0);
+    const uint item = local / 4u;  // the row and the token whose two quads an invocation loads
+    const RowBase base = row_base(min(first_row + item, rows - 1u), blocks, 0u);
+    const uint token = min(first_token + item, tokens - 1u);
     for (uint block = 0u; block < blocks; ++block) {
         barrier();
-        [[unroll]] for (uint pass = 0u; pass < 2u; ++pass) {
-            const uint item = pass * 32u + local / 8u, i = local % 8u;
-            const RowBase base = row_base(min(first_row + item, rows - 1u), blocks, 0u);
-            store_quad(true, i * 4u, item, load_weights(base, block, i));
-            const uint token = min(first_token + item, tokens - 1u), quad = block * 8u + i;
-            store_quad(false, i * 4u, item, quad < quads ? x.data[token * quads + min(quad, quads - 1u)] : vec4(0.0));
+        [[unroll]] for (uint k = 0u; k < 2u; ++k) {
+            const uint column = local % 4u * 2u + k;
+            const uint unit = block * UNITS + column / UNIT_QUADS, p = column % UNIT_QUADS;
+            const Cover cover = unit_cover(base, unit);
+            const uint quad = cover.quad + p * cover.quad_step;
+            const vec4 q = unit_quad(QUANT(base, unit_index(base, unit)), load_high(base, unit), p);
+            const vec2 scale = block_scale(base, cover.block + p * cover.block_step, (quad >> 2) & 1u);
+            store_quad(true, column * 4u, item, quad_weights(q, scale));
+            store_quad(false, column * 4u, item, quad < quads ? x.data[token * quads + min(quad, quads - 1u)] : vec4(0.0));
         }
         barrier();
         for (uint column = 0u; column < 32u; ++column) {

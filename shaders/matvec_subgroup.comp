@@ -23,7 +23,7 @@ PUSH_END
 #include "matvec_subgroup.glsl"
 
 void kernel() {
-    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
+    const uint lane = LANE;
     const uint blocks = (cols + 31u) / 32u;
     const uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     const uint first = (workgroup * SUBGROUPS + gl_LocalInvocationIndex / SUBGROUP_SIZE) * ROWS;
@@ -33,11 +33,12 @@ void kernel() {
         bases[r] = row_base(min(first + r, rows - 1u), blocks, 0u);
         sums[r] = 0.0;
     }
-    for (uint block = lane; block < blocks; block += SUBGROUP_SIZE) {
-        vec4 xs[8];
-        [[unroll]] for (uint i = 0u; i < 8u; ++i) xs[i] = X_AT(block * 8u + i);
-        const vec2 totals = half_totals(xs);
-        [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = add_block(sums[r], bases[r], block, xs, totals);
+    for (uint unit = lane; unit < blocks * UNITS; unit += SUBGROUP_SIZE) {
+        const Cover cover = unit_cover(bases[0], unit);
+        vec4 xs[UNIT_QUADS];
+        float totals[UNIT_QUADS];
+        LOAD_X(xs, totals, cover)
+        [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = add_unit(sums[r], bases[r], unit, cover, xs, totals);
     }
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
         const float total = lanes_total(sums[r]);

@@ -132,6 +132,8 @@ def _plan(kernels: Kernels, weight: Weight, use: Use) -> tuple[Kernel, Groups, t
 def _choose(cpu: bool, use: Use, type: GGMLQuantizationType, rows: int, cols: int) -> tuple[str, Defines, Groups]:
     """Kernel name, defines and workgroup counts; for matmul the second count is tokens a tile."""
     defines: Defines = {"WEIGHT_TYPE": f"WEIGHT_{type.name}"}
+    if not cpu and type not in FLOATS and cols % 256:
+        defines["RAGGED"] = 1
     if use in ("embed", "embed_decode"):
         if use == "embed_decode":
             defines["DECODE"] = 1

@@ -3,19 +3,24 @@
 ``quants`` is read in 16-byte units, ``scales`` in 32-bit words; together they are as large as the file's own
 blocks, but for padding. shaders/include/dequant.glsl is the reader: the two files change together.
 
-In both layouts a row is cut into blocks of 32 columns (the last one padded with zeros), and nibbles follow Q4_0:
-byte j of a block's 16 holds column j in its low half and column 16 + j in its high half. Planes of tensors of one
-type and width, laid end to end, are the planes of the tensors stacked by rows (where rows are multiples of 8).
+In both layouts a row is cut into blocks of 32 columns (the last one padded with zeros), a quad is four neighbouring
+columns, and a unit of nibbles has the quad at place p in word p's low halves, or in word p - 4's high halves. Planes
+of tensors of one type and width, laid end to end, are the planes of the tensors stacked by rows (where rows are
+multiples of 8).
 
-- "cpu": [group of 8 rows][block][row][unit], and for each group and block the eight rows' high bits and scales.
-- "gpu": [row][unit][block], so that consecutive blocks are consecutive units, and for each row its high bits,
-  then its scales.
+- "cpu": [group of 8 rows][block][row][unit], a block's quads in order (as in Q4_0), and for each group and block the
+  eight rows' high bits and scales.
+- "gpu": [row][unit], with each tile of 8 blocks transposed (shaders/include/layout_gpu.glsl says why): place p of unit
+  l is quad l of block p. Behind the last whole tile, and for floats, quads are in order. For each row its high bits,
+  unit by unit, then its scales.
 
 Source of the block formats: ggml-common.h and ggml-quants.c of https://github.com/ggml-org/ggml.
 """
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -35,13 +40,16 @@ BLOCKS_OF_32 = (_T.Q4_0, _T.Q4_1, _T.Q5_0, _T.Q5_1, _T.Q8_0)
 BLOCKS_OF_256 = (_T.Q4_K, _T.Q6_K)
 SUPPORTED_TYPES = FLOATS + BLOCKS_OF_32 + BLOCKS_OF_256
 
-_CHUNK_BYTES = 8 << 20  # of source a step, so that temporaries stay small beside the tensor
+_CHUNK_BYTES = 1 << 20  # of source a step, so that temporaries stay small beside the tensor
 _UNITS = {_T.F32: 8, _T.F16: 4, _T.BF16: 4, _T.Q8_0: 2}  # 16-byte units a block; 1 for the rest
 # words of scales for 8 rows of a block ("cpu"); of 8 blocks for the K types
 _GROUP_WORDS = {_T.Q4_0: 4, _T.Q4_1: 8, _T.Q5_0: 12, _T.Q5_1: 16, _T.Q8_0: 4, _T.Q4_K: 32, _T.Q6_K: 164}
 _DUMMY_SCALES_BYTES = 16
 _HALF = np.dtype("<u2")
 _WORD = np.dtype("<u4")
+# (word, shift) of the quad at each place, and the mask of its bits: Q5's fifth bits, Q6_K's bits 4 and 5
+_FIFTH_BITS = ([(0, p % 4 * 8 + p // 4) for p in range(8)], 0x55)
+_TWO_BITS = ([(p % 4 // 2, p % 2 * 16 + p // 4 * 2) for p in range(8)], 0x3333)
 _UNIT = np.dtype("<c16")  # 16 bytes that numpy copies in one piece; never computed with
 
 
@@ -81,16 +89,28 @@ def repack(raw: Bytes, type: GGMLQuantizationType, rows: int, cols: int, layout:
         raise EngineError(f"a {type.name} matrix of {rows} x {cols} takes {rows * row_bytes} bytes, not {raw.size}")
     quants, scales = np.empty(quant_bytes, np.uint8), np.zeros(scale_bytes, np.uint8)
     step = max(8, _CHUNK_BYTES // row_bytes // 8 * 8)
-    quant_step, scale_step = (size for size in _bytes_of_8_rows(type, cols, layout))
-    for start in range(0, rows, step):
+    quant_step, scale_step = _bytes_of_8_rows(type, cols, layout)
+
+    def chunk(start: int) -> None:
         count = min(step, rows - start)
         source = raw[start * row_bytes : (start + count) * row_bytes].reshape(count, row_bytes)
         if layout == "cpu" and count % 8:
             source = np.concatenate([source, np.zeros((-count % 8, row_bytes), np.uint8)])
         fields = _fields(source, type, cols)
-        units = quants[start // 8 * quant_step :][: -(-len(source) * quant_step // 8)]
-        words = scales[start // 8 * scale_step :][: -(-len(source) * scale_step // 8)]
-        (_write_cpu if layout == "cpu" else _write_gpu)(units, words, fields)
+        units = quants[start // 8 * quant_step :][: len(source) * quant_step // 8]
+        words = scales[start // 8 * scale_step :][: len(source) * scale_step // 8]
+        if layout == "cpu":
+            _write_cpu(units, words, fields)
+        else:
+            _transpose_fields(fields, type)
+            _write_gpu(units, words, fields)
+
+    starts = range(0, rows, step)
+    if len(starts) == 1:
+        chunk(0)
+    else:  # numpy lets go of the interpreter's lock in loops of this size
+        with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+            list(pool.map(chunk, starts))
     return quants, scales
 
 
@@ -139,17 +159,11 @@ def _fields(source: Bytes, type: GGMLQuantizationType, cols: int) -> _Fields:
         return _Fields(_halves_to_blocks(blocks["qs"]).reshape(rows, -1, 1), [blocks["scales"]])
     layout = np.dtype([("ql", "u1", (128,)), ("qh", "u1", (64,)), ("sub", _HALF, (8,)), ("d", _HALF)])
     blocks = source.view(layout)
-    # ql: 64 bytes for 128 columns, low halves columns 0-63, high halves 64-127
-    low = blocks["ql"].reshape(rows, -1, 2, 64)
-    nibbles = np.concatenate([low & 15, low >> 4], axis=-1).reshape(rows, -1, 32)
-    units = (nibbles[..., :16] | nibbles[..., 16:] << 4).view(_UNIT)
-    # qh: 32 bytes for 128 columns, two bits each of columns l, l + 32, l + 64, l + 96
-    pairs_of_bits = blocks["qh"].reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
-    # byte k of a block's eight: columns 2 k, 2 k + 16, 2 k + 1, 2 k + 17 from its lowest bits up
-    pairs = pairs_of_bits.reshape(rows, -1, 2, 8, 2)
-    packed = pairs[:, :, 0, :, 0] | pairs[:, :, 1, :, 0] << 2 | pairs[:, :, 0, :, 1] << 4 | pairs[:, :, 1, :, 1] << 6
-    words = packed.view(_WORD).reshape(rows, -1, 16)
-    return _Fields(units, [words, blocks["sub"], blocks["d"][..., None]])
+    # for 128 columns 64 bytes of ql: the first 32 hold blocks 0 (low) and 2 (high), the others 1 and 3
+    nibbles = _halves_to_blocks(blocks["ql"]).reshape(rows, -1, 2, 2).swapaxes(-1, -2)
+    two_bits = [_pack_two_bits(blocks["qh"].reshape(rows, -1, 2, 32), 2 * block) for block in range(4)]
+    words = np.stack(two_bits, axis=-2).view(_WORD).reshape(rows, -1, 16)
+    return _Fields(nibbles.reshape(rows, -1, 1), [words, blocks["sub"], blocks["d"][..., None]])
 
 
 def _float_units(source: Bytes, cols: int, units: int) -> _Array:
@@ -184,6 +198,60 @@ def _halves_to_blocks(qs: _Array) -> _Array:
     return result.view(_UNIT)
 
 
+def _transpose_fields(fields: _Fields, type: GGMLQuantizationType) -> None:
+    """Bring the units and high bits of whole tiles into the "gpu" layout's order."""
+    rows, blocks, units = fields.units.shape
+    if type in FLOATS or blocks < 8:
+        return
+    words = np.ascontiguousarray(fields.units).view(_WORD).reshape(rows, blocks, units * 4)
+    whole = blocks // 8 * 8
+    tiles = words[:, :whole]
+    if type is _T.Q8_0:
+        moved = tiles.reshape(rows, -1, 4, 16).swapaxes(-1, -2)
+    else:  # the same as _transpose_tiles, with all of a word's nibbles at once
+        pairs = np.ascontiguousarray(tiles.reshape(rows, -1, 2, 4, 4).swapaxes(-1, -2)).view("<u8")
+        first, second = pairs[:, :, 0], pairs[:, :, 1]
+        low, high = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0xF0F0F0F0F0F0F0F0)
+        moved = np.empty((rows, whole // 8, 2, 4, 2), "<u8")
+        np.bitwise_or(first & low, (second & low) << np.uint64(4), out=moved[:, :, 0])
+        np.bitwise_or((first & high) >> np.uint64(4), second & high, out=moved[:, :, 1])
+        moved = moved.view(_WORD)
+    if whole < blocks:
+        moved = np.concatenate([moved.reshape(rows, whole, -1), words[:, whole:]], axis=1)
+    fields.units = np.ascontiguousarray(moved).reshape(rows, -1).view(_UNIT).reshape(rows, blocks, units)
+    if type in (_T.Q5_0, _T.Q5_1):
+        fields.scales[0] = _transpose_tiles(fields.scales[0], *_FIFTH_BITS)
+    elif type is _T.Q6_K:
+        fields.scales[0] = _transpose_tiles(fields.scales[0].reshape(rows, blocks, 2), *_TWO_BITS)
+
+
+def _transpose_tiles(words: _Array, places: list[tuple[int, int]], mask: int) -> _Array:
+    """(rows, blocks, words a block): in each whole tile of 8 blocks, place p of block l becomes place l of block p."""
+    rows, blocks, count = words.shape
+    whole = blocks // 8 * 8
+    tiles = words[:, :whole].reshape(rows, -1, 8, count)
+    quads = np.empty((rows, tiles.shape[1], 8, 8), _WORD)  # place, block
+    for place, (word, shift) in enumerate(places):
+        quads[:, :, place] = tiles[..., word] >> np.uint32(shift) & np.uint32(mask)
+    result = words.copy()
+    target = np.zeros_like(tiles)
+    for place, (word, shift) in enumerate(places):
+        target[..., word] |= quads[..., place] << np.uint32(shift)
+    result[:, :whole] = target.reshape(rows, whole, count)
+    return result
+
+
+def _pack_two_bits(qh: _Array, shift: int) -> _Array:
+    """A block's bits 4 and 5, one pair of the bits of each of 32 bytes, as eight bytes in the kernels' order.
+
+    Byte k holds columns 2 k, 2 k + 16, 2 k + 1, 2 k + 17 from its lowest bits up.
+    """
+    halves = (qh.view("<u8") >> np.uint64(shift)) & np.uint64(0x0303030303030303)
+    nibbles: _Array = (halves[..., :2] | halves[..., 2:] << np.uint64(2)).view("<u2")
+    packed: _Array = (nibbles | nibbles >> np.uint16(4)).astype(np.uint8)
+    return packed
+
+
 def _write_cpu(quants: Bytes, scales: Bytes, fields: _Fields) -> None:
     rows, blocks, units = fields.units.shape
     groups = rows // 8
@@ -207,7 +275,7 @@ def _write_cpu(quants: Bytes, scales: Bytes, fields: _Fields) -> None:
 
 def _write_gpu(quants: Bytes, scales: Bytes, fields: _Fields) -> None:
     rows, blocks, units = fields.units.shape
-    quants.view(_UNIT).reshape(rows, units, blocks)[...] = fields.units.transpose(0, 2, 1)
+    quants.view(_UNIT).reshape(rows, blocks, units)[...] = fields.units
     if not fields.scales:
         return
     target = scales.reshape(rows, -1)
