@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from zincchat import engine_events as ev
+from zincchat import garbage
 from zincchat.chat.conversation import Conversation
 from zincchat.chat.prompt_history import PromptHistory
 from zincchat.chat.slash import COMMANDS, parse
@@ -33,7 +34,8 @@ from zincchat.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from engine import Engine
 
-DRAINS_PER_SECOND = 12
+DRAINS_PER_SECOND = 10
+DRAINS_PER_PANEL = 2
 
 
 class ChatApp(App[None]):
@@ -86,6 +88,7 @@ class ChatApp(App[None]):
         self.last_reply: Reply | None = None
         self._seed = self.options.seed if self.options.seed is not None else secrets.randbits(63)
         self._requests = 0
+        self._drains = 0
 
     def compose(self) -> ComposeResult:
         """Chat on the left, panel on the right, keys below."""
@@ -218,7 +221,9 @@ class ChatApp(App[None]):
         events = self.engine_thread.events
         while events:
             self._take(events.popleft())
-        self.panel.refresh_if_changed()
+        self._drains += 1
+        if self._drains % DRAINS_PER_PANEL == 0:
+            self.panel.refresh_if_changed()
 
     def _take(self, event: ev.Event) -> None:
         match event:
@@ -241,6 +246,7 @@ class ChatApp(App[None]):
                 "choose another --model (zincchat bench needs neither)",
             )
             return
+        garbage.settle()
         self.panel.loaded(event, Settings(event.mode, event.fusion, event.barriers))
         software = '\nThis is a software device: its "GPU" is this CPU.' if event.device.is_software else ""
         self.query_one(Transcript).show_device(
@@ -282,6 +288,7 @@ class ChatApp(App[None]):
         self.reply = None
         reply.show_note("")
         reply.end(note, error)
+        self.call_later(garbage.collect_between_replies)
 
     def _ending(self, finish_reason: str, reply: Reply) -> str:
         if finish_reason == "cancelled":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -47,6 +48,12 @@ class BlockSplitter:
         closed = self._text[self._taken : self._closed]
         self._taken = self._closed
         return closed
+
+    def take_rest(self) -> str:
+        """All text not handed out yet, closed or not."""
+        rest = self.tail
+        self._taken = len(self._text)
+        return rest
 
     @property
     def tail(self) -> str:

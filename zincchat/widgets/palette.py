@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rich.text import Text
+from itertools import groupby
+
+from zincchat.widgets.line_view import Line
 
 COLOURS = {
     "R": "black on #e5484d",
@@ -14,12 +16,6 @@ COLOURS = {
 }
 
 
-def coloured(cells: str) -> Text:
+def coloured(cells: str) -> Line:
     """A bar's letters in their colours; dots, ticks and blanks stay plain."""
-    text = Text(no_wrap=True)
-    start = 0
-    for end in range(1, len(cells) + 1):
-        if end == len(cells) or cells[end] != cells[start]:
-            text.append(cells[start:end], COLOURS.get(cells[start], "dim"))
-            start = end
-    return text
+    return [("".join(run), COLOURS.get(letter, "dim")) for letter, run in groupby(cells)]

@@ -1,40 +1,35 @@
-"""The first lines of the side panel: the live settings and the device."""
+"""The first lines of the side panel: the live settings, the model and the device."""
 
 from __future__ import annotations
 
-from rich.text import Text
-from textual.widget import Widget
-
 from zincchat.panel.view import PanelView
+from zincchat.widgets.line_view import Line, LineView
 
 SOFTWARE_NOTE = 'software device: its "GPU" is this CPU'
 
 
-class PanelHeader(Widget):
+class PanelHeader(LineView):
     """Mode, fusion and barriers as set now, then model and device; says so where the device is software."""
 
-    def __init__(self) -> None:
-        """Begin with nothing known."""
-        super().__init__()
-        self.view = PanelView()
-
     def show(self, view: PanelView) -> None:
-        """Draw ``view``; only a newly known device can change the number of lines."""
-        layout = self.view.engine is not view.engine
-        self.view = view
-        self.refresh(layout=layout)
+        """Draw ``view`` where it differs; only a newly known device changes the number of lines."""
+        before, self.view = self.lines(), view
+        after = self.lines()
+        if before != after:
+            super().show(view)
+            if len(before) != len(after):
+                self.refresh(layout=True)
 
-    def render(self) -> Text:
-        """Three lines at most."""
-        text = Text(no_wrap=True, overflow="ellipsis")
+    def lines(self) -> list[Line]:
+        """Two to four lines."""
         view = self.view
         if view.engine is None or view.settings is None:
-            return text.append("the model is loading", "dim")
-        text.append(" · ".join(view.settings.words()), "bold cyan")
+            return [[("the model is loading", "dim")]]
+        first = [(" · ".join(view.settings.words()), "bold cyan")]
         if view.frozen:
-            text.append("   FROZEN, F8 goes on", "bold black on yellow")
-        text.append(f"\n{view.engine.model.name} {view.engine.model.quantisation}", "bold")
-        text.append(f"\n{view.engine.device.name}")
+            first += [("  ", ""), ("FROZEN: F8 goes on", "bold black on yellow")]
+        lines = [first, [(f"{view.engine.model.name} {view.engine.model.quantisation}", "bold")]]
+        lines.append([(view.engine.device.name, "")])
         if view.engine.device.is_software:
-            text.append(f"\n{SOFTWARE_NOTE}", "bold yellow")
-        return text
+            lines.append([(SOFTWARE_NOTE, "bold yellow")])
+        return lines

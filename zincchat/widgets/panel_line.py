@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-from textual.widget import Widget
-
 from zincchat.panel.bar import cells, parts
 from zincchat.panel.cpu_time import host_work_us
 from zincchat.panel.units import ms, rate
-from zincchat.panel.view import PanelView
+from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.palette import coloured
 
 BAR_WIDTH = 10
@@ -16,55 +13,48 @@ NARROW_BAR_WIDTH = 6
 NARROW_COLUMNS = 90
 
 
-class PanelLine(Widget):
+class PanelLine(LineView):
     """Settings, the last token with its bar, rate and context; what does not fit is left out from the right."""
 
     def __init__(self) -> None:
         """Begin with nothing known."""
         super().__init__(id="panel-line")
-        self.view = PanelView()
 
-    def show(self, view: PanelView) -> None:
-        """Draw ``view``."""
-        self.view = view
-        self.refresh()
-
-    def render(self) -> Text:
+    def lines(self) -> list[Line]:
         """The line, built from pieces in the order of their worth."""
-        text = Text(no_wrap=True, overflow="crop")
+        line: Line = []
+        cells_used = 0
         for piece in self._pieces():
-            if text.cell_len + piece.cell_len + 2 * bool(text.plain) > self.content_size.width:
+            piece_cells = sum(len(text) for text, _ in piece)
+            if cells_used + piece_cells > self.content_size.width:
                 break
-            if text.plain:
-                text.append("  ")
-            text.append_text(piece)
-        return text
+            line += [*piece, ("  ", "")]
+            cells_used += piece_cells + 2
+        return [line]
 
-    def _pieces(self) -> list[Text]:
+    def _pieces(self) -> list[Line]:
         view = self.view
         if view.settings is None or view.engine is None:
-            return [Text("the model is loading", "dim")]
+            return [[("the model is loading", "dim")]]
         mode, fused, _ = view.settings.words()
-        pieces = [Text(f"{mode}·{fused}·{view.settings.barriers}", "bold cyan")]
+        pieces: list[Line] = [[(f"{mode}·{fused}·{view.settings.barriers}", "bold cyan")]]
         if view.frozen:
-            pieces.append(Text("FROZEN", "bold black on yellow"))
+            pieces.append([("FROZEN", "bold black on yellow")])
         is_software = view.engine.device.is_software
+        style = "yellow" if is_software else ""
         if not view.history.tokens or view.scale_ms is None:
-            label = "software device" if is_software else "device"
-            return [*pieces, Text(f"{label} {view.engine.device.name}", "yellow" if is_software else "")]
+            return [*pieces, [(f"{'software device' if is_software else 'device'} {view.engine.device.name}", style)]]
         timing = view.history.tokens[-1].timing
         bar_width = NARROW_BAR_WIDTH if self.content_size.width < NARROW_COLUMNS else BAR_WIDTH
-        token = Text(f"{ms(timing.period_us)} ms ")
-        token.append_text(coloured(cells(parts(timing), timing.period_us, view.scale_ms * 1000, bar_width).rstrip()))
-        pieces.append(token)
+        bar = cells(parts(timing), timing.period_us, view.scale_ms * 1000, bar_width).rstrip()
+        pieces.append([(f"{ms(timing.period_us)} ms ", ""), *coloured(bar)])
         if view.history.live_tok_s:
-            pieces.append(Text(f"{rate(view.history.live_tok_s)} tok/s", "bold green"))
+            pieces.append([(f"{rate(view.history.live_tok_s)} tok/s", "bold green")])
         if timing.gpu_total_us is not None:
-            label = "software GPU" if is_software else "GPU"
-            pieces.append(Text(f"{label} {ms(timing.gpu_total_us)}", "yellow" if is_software else ""))
-        pieces.append(Text(f"{view.context_used_tokens}/{view.engine.context_tokens}"))
-        pieces.append(Text(f"CPU {ms(host_work_us(timing))}"))
+            pieces.append([(f"{'software GPU' if is_software else 'GPU'} {ms(timing.gpu_total_us)}", style)])
+        pieces.append([(f"{view.context_used_tokens}/{view.engine.context_tokens}", "")])
+        pieces.append([(f"CPU {ms(host_work_us(timing))}", "")])
         segment = view.history.current
         if segment and segment.bubbles_us:
-            pieces.append(Text(f"bubbles {ms(segment.bubbles_us[-1])}◇"))
+            pieces.append([(f"bubbles {ms(segment.bubbles_us[-1])}◇", "")])
         return pieces

@@ -9,14 +9,14 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Markdown, Static
 
-from zincchat.chat.markdown_blocks import BlockSplitter
+from zincchat.chat.markdown_blocks import REFERENCE, BlockSplitter
 
 
 class Reply(Vertical):
     """Closed Markdown blocks, and below them the unfinished one as plain text.
 
-    Parsing Markdown at every token costs up to 100 ms in a growing table, so a block is parsed when it
-    is closed, and the whole text once more when the reply ends.
+    Parsing Markdown at every token costs up to 100 ms in a growing table, so a block is parsed when it is
+    closed. Only a link reference can change earlier blocks: then the whole text is parsed once more at the end.
     """
 
     def __init__(self, speaker: str) -> None:
@@ -87,7 +87,9 @@ class Reply(Vertical):
             if closed := self._splitter.take_closed():
                 await markdown.append(closed)
             self._show_tail(tail, self._splitter.tail.strip("\n"))
-        if self.text.strip():
+        if REFERENCE.search(self.text):
             await markdown.update(self.text)
+        elif rest := self._splitter.take_rest():
+            await markdown.append(rest)
         tail.display = False
         self.complete.set()

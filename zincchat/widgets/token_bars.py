@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-from textual.widget import Widget
-
 from zincchat.panel.bar import axis, cells, parts
 from zincchat.panel.token_history import Settings, ShownToken
 from zincchat.panel.units import ms
-from zincchat.panel.view import PanelView
+from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.palette import coloured
 
 LABEL_WIDTH = 7
@@ -16,47 +13,32 @@ VALUE_WIDTH = 8
 STAMP = "◇"
 
 
-class TokenBars(Widget):
+class TokenBars(LineView):
     """Stacked bars with marks where a setting changed or another reply began."""
 
-    def __init__(self) -> None:
-        """Begin without tokens."""
-        super().__init__()
-        self.view = PanelView()
-
-    def show(self, view: PanelView) -> None:
-        """Draw ``view``."""
-        self.view = view
-        self.refresh()
-
-    def render(self) -> Text:
+    def lines(self) -> list[Line]:
         """The axis and as many bars as there are rows."""
         width = self.content_size.width - LABEL_WIDTH - VALUE_WIDTH
-        text = Text(no_wrap=True, overflow="crop")
-        if self.view.scale_ms is None or width < 8:
-            return text.append("a bar a token appears here as the reply comes", "dim")
-        text.append(f"{'token':<{LABEL_WIDTH}}{axis(self.view.scale_ms, width)}{'ms':>{VALUE_WIDTH}}", "dim")
-        rows = self.content_size.height - 1
+        scale_ms = self.view.scale_ms
+        if scale_ms is None or width < 8:
+            return [[("one bar a token appears here, the newest at the top", "dim")]]
+        lines: list[Line] = [[(f"{'token':<{LABEL_WIDTH}}{axis(scale_ms, width)}{'ms':>{VALUE_WIDTH}}", "dim")]]
         newer: ShownToken | None = None
         for token in reversed(self.view.history.tokens):
-            if newer is not None and (mark := _mark(token, newer)) and rows > 0:
-                text.append(f"\n  ── {mark} ".ljust(self.content_size.width + 1, "─"), "yellow")
-                rows -= 1
-            if rows <= 0:
+            if len(lines) >= self.content_size.height:
                 break
-            text.append("\n")
-            self._append_bar(text, token, width)
-            rows -= 1
+            if newer is not None and (mark := _mark(token, newer)):
+                lines.append([(f"  ── {mark} ".ljust(self.content_size.width, "─"), "yellow")])
+            lines.append(_bar(token, scale_ms, width))
             newer = token
-        return text
+        return lines
 
-    def _append_bar(self, text: Text, token: ShownToken, width: int) -> None:
-        timing = token.timing
-        stamp = " " if timing.measured_by == "clean" else STAMP
-        text.append(f"{token.position:>5}{stamp} ")
-        bar = cells(parts(timing), timing.period_us, (self.view.scale_ms or 1) * 1000, width)
-        text.append_text(coloured(bar))
-        text.append(f"{ms(timing.period_us):>{VALUE_WIDTH}}")
+
+def _bar(token: ShownToken, scale_ms: float, width: int) -> Line:
+    timing = token.timing
+    stamp = " " if timing.measured_by == "clean" else STAMP
+    bar = coloured(cells(parts(timing), timing.period_us, scale_ms * 1000, width))
+    return [(f"{token.position:>5}{stamp} ", ""), *bar, (f"{ms(timing.period_us):>{VALUE_WIDTH}}", "")]
 
 
 def _mark(older: ShownToken, newer: ShownToken) -> str:

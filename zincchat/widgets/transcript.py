@@ -41,7 +41,7 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def clear(self) -> None:
         """Remove all but the line about the device."""
-        self.query_children(":not(.device)").remove()
+        self.query_children().exclude(".device").remove()
 
     def remove_last_question(self) -> None:
         """Remove the newest question, which has gone back to the prompt."""

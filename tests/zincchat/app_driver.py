@@ -1,0 +1,110 @@
+"""Helpers that drive the app as a user would and read what the user would see."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from tests.zincchat.fake_engine import FakeEngine, opener
+from zincchat.app import ChatApp
+from zincchat.options import ChatOptions
+from zincchat.widgets.figures import Figures
+from zincchat.widgets.panel_header import PanelHeader
+from zincchat.widgets.prompt import Prompt
+from zincchat.widgets.token_bars import TokenBars
+from zincchat.widgets.transcript import Transcript
+
+WIDE = (140, 42)
+NARROW = (80, 24)
+
+
+class Chat:
+    """A running app with its pilot and its engine."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[None], open_engine: Any) -> None:
+        self.app, self.pilot = app, pilot
+        self._open_engine = open_engine
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self._open_engine.made
+
+    async def until(self, condition: Callable[[], Any], seconds: float = 10) -> None:
+        end = time.perf_counter() + seconds
+        while not condition():
+            assert time.perf_counter() < end, f"waited {seconds} s in vain; the chat shows:\n{self.transcript}"
+            await self.pilot.pause(0.01)
+
+    async def loaded(self) -> None:
+        await self.until(lambda: self.app.panel.view.engine is not None)
+
+    async def type(self, text: str) -> None:
+        self.app.query_one(Prompt).insert(text)
+        await self.pilot.pause()
+
+    async def enter(self, text: str) -> None:
+        await self.type(text)
+        await self.pilot.press("enter")
+
+    async def ask(self, text: str) -> str:
+        """Send a message and wait for the whole reply."""
+        await self.enter(text)
+        await self.until(lambda: self.app.last_reply is not None and self.app.last_reply.complete.is_set())
+        await self.pilot.pause(0.25)
+        return self.reply
+
+    @property
+    def reply(self) -> str:
+        return self.app.last_reply.text if self.app.last_reply else ""
+
+    @property
+    def prompt(self) -> str:
+        return self.app.query_one(Prompt).text
+
+    @property
+    def status(self) -> str:
+        line = self.app.query_one("#status", Static)
+        return str(line.content) if line.display else ""
+
+    @property
+    def transcript(self) -> str:
+        """Every visible line of plain text in the chat; replies by their source."""
+        shown = []
+        for widget in self.app.query_one(Transcript).walk_children(Static):
+            if widget.display and not widget.has_class("tail"):
+                shown.append(str(widget.content))
+        return "\n".join(shown)
+
+    @property
+    def header(self) -> str:
+        return self.app.query_one(PanelHeader).plain
+
+    @property
+    def figures(self) -> str:
+        return self.app.query_one(Figures).plain
+
+    @property
+    def bars(self) -> list[str]:
+        return self.app.query_one(TokenBars).plain.split("\n")
+
+
+@contextlib.asynccontextmanager
+async def chatting(
+    size: tuple[int, int] = WIDE,
+    options: ChatOptions | None = None,
+    wait: bool = True,
+    **engine: Any,
+) -> AsyncIterator[Chat]:
+    """An app on a fake engine; by default once the model has loaded."""
+    open_engine = opener(**engine)
+    app = ChatApp(open_engine, options)  # type: ignore[arg-type]
+    async with app.run_test(size=size) as pilot:
+        chat = Chat(app, pilot, open_engine)
+        if wait:
+            await chat.loaded()
+        yield chat
