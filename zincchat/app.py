@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
@@ -115,9 +116,9 @@ class ChatApp(App[None]):
         """Close the engine before the process ends."""
         self.engine_thread.stop()
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Choose between the panel and its one line."""
-        self.panel.lay_out()
+        self.panel.lay_out(event.size)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The slash commands, then Textual's own."""

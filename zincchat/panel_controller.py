@@ -15,6 +15,7 @@ from zincchat.widgets.side_panel import SidePanel
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.geometry import Size
 
 PANEL_MIN_COLUMNS = 100
 PANEL_MIN_ROWS = 24
@@ -32,9 +33,9 @@ class PanelController:
         self._changed = False
         self._process = ProcessFigures()
 
-    def lay_out(self) -> None:
+    def lay_out(self, size: Size | None = None) -> None:
         """Show the panel, its line or neither, by preset and terminal size."""
-        size = self._app.size
+        size = size or self._app.size
         roomy = size.width >= PANEL_MIN_COLUMNS and size.height >= PANEL_MIN_ROWS
         self._app.query_one(SidePanel).display = self.preset == "panel" and roomy
         self._app.query_one(PanelLine).display = self.preset == "line" or (self.preset == "panel" and not roomy)
