@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.geometry import Size
 
 PANEL_MIN_COLUMNS = 100
-PANEL_MIN_ROWS = 24
+PANEL_MIN_ROWS = 25
 
 
 class PanelController:

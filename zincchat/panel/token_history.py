@@ -156,8 +156,8 @@ class TokenHistory:
             self.previous.settings.change_to(self.current.settings),
             median(self.previous.token_us),
             median(self.current.token_us),
-            self.previous.clean_tokens,
-            self.current.clean_tokens,
+            len(self.previous.token_us),
+            len(self.current.token_us),
         )
 
 

@@ -30,7 +30,7 @@ FIGURES = (
     ("◇", "measured on a stamped token, one in 16; its cost in GPU time is shown; rates leave such tokens out"),
     ("last p50 p95 max", "over the tokens since a setting changed, n of them, at most the last 1,024"),
     ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
-    ("first token", "from sending the message to its first token, prefill included"),
+    ("TTFT", "time to first token: from sending the message to its first token, prefill included"),
     ("prefill", "prompt tokens fed a second; kept ones were in the KV cache already"),
     ("GB/s of weights alone", "bytes of weights a token reads, over the median period; KV cache and activations are not counted"),
     ("a → b, ×", "median period before and after the last change of a setting; × above 1 means faster"),

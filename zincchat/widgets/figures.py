@@ -24,6 +24,7 @@ class Figures(LineView):
     def lines(self) -> list[Line]:
         """All lines."""
         return [
+            [],
             *self._table_lines(),
             self._rate_line(),
             self._prefill_line(),
@@ -44,12 +45,12 @@ class Figures(LineView):
             barriers, dispatches = f"{newest.barrier_count}", f"{newest.dispatches}"
         lines = [
             [(f"{'ms':<11}{'last':>7}{'p50':>7}{'p95':>7}{'max':>7}", "dim")],
-            _row("token", segment.token_us, f"n {segment.clean_tokens:,}", "bold"),
+            _row("token", segment.token_us, f"n {len(segment.token_us):,}", "bold"),
             _row("CPU work", segment.cpu_us),
             _row("lock wait", segment.scheduler_us),
             _row("GPU idle", segment.gpu_idle_us),
             _row("GPU busy", segment.gpu_us, f"{dispatches} dispatches"),
-            _row(f"kernels{STAMPED}", segment.kernels_us, f"n {segment.stamped_tokens:,}"),
+            _row(f"kernels{STAMPED}", segment.kernels_us, f"n {len(segment.kernels_us):,}"),
         ]
         if segment.bubbles_low_us and not segment.bubbles_us:
             low, high = median(segment.bubbles_low_us), median(segment.bubbles_high_us)
@@ -68,9 +69,9 @@ class Figures(LineView):
         view = self.view
         first = f"{view.first_token_s * 1000:,.0f} ms" if view.first_token_s is not None else DASH
         if view.prefill_tok_s is None:
-            return [(f"first token {first}   prefill {DASH} tok/s", "")]
+            return [(f"TTFT {first}   prefill {DASH} tok/s", "")]
         return [
-            (f"first token {first}   prefill {rate(view.prefill_tok_s)} tok/s", ""),
+            (f"TTFT {first}   prefill {rate(view.prefill_tok_s)} tok/s", ""),
             (f" ({view.prefill_fed_tokens:,} fed, {view.prefill_kept_tokens:,} kept)", "dim"),
         ]
 
@@ -82,8 +83,7 @@ class Figures(LineView):
         return [
             [(change.words, "yellow")],
             [
-                ("  token ", "yellow"),
-                (f"{ms(change.before_us)} → {ms(change.after_us)} ms", "bold yellow"),
+                (f"  {ms(change.before_us)} → {ms(change.after_us)} ms", "bold yellow"),
                 (f" p50, ×{ratio:.2f} {verdict}, n {change.before_n:,} and {change.after_n:,}", "yellow"),
             ],
         ]

@@ -39,8 +39,8 @@ class LineView(Widget):
 
     @property
     def plain(self) -> str:
-        """The text on screen without its styles."""
-        return "\n".join("".join(text for text, _ in line) for line in self.lines())
+        """The text as drawn, without its styles."""
+        return "\n".join(strip.text.rstrip() for strip in self._draw())
 
     def on_resize(self) -> None:
         """Lines depend on the width."""
@@ -52,11 +52,16 @@ class LineView(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Row ``y`` of the widget."""
-        width = self.content_size.width
+        strips = self._draw()
+        strip = strips[y] if y < len(strips) else Strip.blank(self.content_size.width)
+        return strip.apply_style(self.rich_style)
+
+    def _draw(self) -> list[Strip]:
+        """All rows, made once for each ``show``."""
         if self._strips is None:
+            width = self.content_size.width
             self._strips = [
                 Strip([Segment(text, _style(style)) for text, style in line]).crop_extend(0, width, None)
                 for line in self.lines()
             ]
-        strip = self._strips[y] if y < len(self._strips) else Strip.blank(width)
-        return strip.apply_style(self.rich_style)
+        return self._strips

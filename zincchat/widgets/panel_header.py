@@ -11,14 +11,20 @@ SOFTWARE_NOTE = 'software device: its "GPU" is this CPU'
 class PanelHeader(LineView):
     """Mode, fusion and barriers as set now, then model and device; says so where the device is software."""
 
+    def __init__(self) -> None:
+        """Begin with nothing known."""
+        super().__init__()
+        self._shown: list[Line] = []
+
     def show(self, view: PanelView) -> None:
-        """Draw ``view`` where it differs; only a newly known device changes the number of lines."""
-        before, self.view = self.lines(), view
-        after = self.lines()
-        if before != after:
+        """Draw ``view`` where it says something new; only a newly known device changes the number of lines."""
+        self.view = view
+        lines = self.lines()
+        if lines != self._shown:
             super().show(view)
-            if len(before) != len(after):
+            if len(lines) != len(self._shown):
                 self.refresh(layout=True)
+            self._shown = lines
 
     def lines(self) -> list[Line]:
         """Two to four lines."""
