@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
-from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING
+from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
 from engine.decode.state import pack_step
+from engine.decode.step import Mode, Request
 from engine.errors import Cancelled, EngineError
 from engine.profile.records import TokenTiming
-from engine.profile.timing import timing
+from engine.profile.timing import TokenClock
+from engine.runtime import Runtime
 from engine.text.stream import TextStream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.engine import Engine
+from engine.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,18 @@ class Session:
     last reply ended: "stop", "length", "context" or "cancelled", None while it runs.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        runtime: Runtime,
+        tokenizer: Tokenizer | None,
+        stop_ids: frozenset[int],
+        settings: Callable[[], Settings],
+        context: int,
+        vocab_size: int,
+    ) -> None:
+        """Not for callers: use ``Engine.session``. ``settings`` is asked before each token."""
+        self._runtime, self._tokenizer, self._stop_ids = runtime, tokenizer, stop_ids
+        self._settings, self._context, self._vocab_size = settings, context, vocab_size
         self.ids: list[int] = []
         self.prefill_stats = PrefillStats(0, 0, 0.0)
         self.finish_reason: str | None = None
@@ -70,33 +78,33 @@ class Session:
         ``progress(done_tokens, total_tokens)`` counts those fed. Raise EngineError if the prompt is empty,
         has ids beyond the vocabulary or is longer than the context, and Cancelled when ``cancel`` was set.
         """
-        engine = self._engine
+        prefill = self._runtime.prefill
         ids = [int(i) for i in ids]
         if not ids:
             raise EngineError("the prompt is empty")
-        if len(ids) > engine.context:
+        if len(ids) > self._context:
             raise EngineError(
-                f"the prompt has {len(ids)} tokens, the context holds {engine.context}: shorten it or raise --context"
+                f"the prompt has {len(ids)} tokens, the context holds {self._context}: shorten it or raise --context"
             )
-        if min(ids) < 0 or max(ids) >= engine.model.vocab_size:
-            raise EngineError(f"the prompt has an id outside the vocabulary of {engine.model.vocab_size}")
+        if min(ids) < 0 or max(ids) >= self._vocab_size:
+            raise EngineError(f"the prompt has an id outside the vocabulary of {self._vocab_size}")
         start = perf_counter()
         kept = min(_common_prefix(self.ids, ids), len(ids) - 1)
         del self.ids[kept:]
         self._logits_ready = False
-        size = engine._prefill.chunk_tokens
+        size = prefill.chunk_tokens
         while len(self.ids) < len(ids):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
             position = len(self.ids)
             chunk = ids[position : (position // size + 1) * size]
-            engine._prefill.feed(chunk, position, last=position + len(chunk) == len(ids))
+            prefill.feed(chunk, position, last=position + len(chunk) == len(ids))
             self.ids += chunk
             if progress is not None:
                 progress(len(self.ids) - kept, len(ids) - kept)
         self.prefill_stats = PrefillStats(len(ids) - kept, kept, perf_counter() - start)
         self._logits_ready = True
-        return engine._prefill.logits()
+        return prefill.logits()
 
     def generate(
         self,
@@ -118,8 +126,7 @@ class Session:
         return self._generate(sampling, max_tokens, ignore_eos, cancel)
 
     def _generate(self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None) -> Iterator[Token]:
-        tokenizer = self._engine._tokenizer
-        stream = TextStream(tokenizer) if tokenizer else None
+        stream = TextStream(self._tokenizer) if self._tokenizer else None
         held: Token | None = None  # its last character is incomplete: only the next token, or the end, tells
         for id, record in self._steps(sampling, max_tokens, ignore_eos, cancel):
             text = stream.push(id) if stream else ""
@@ -135,44 +142,53 @@ class Session:
     def _steps(
         self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None
     ) -> Iterator[tuple[int, TokenTiming]]:
-        engine = self._engine
-        params = pack_step(sampling)
-        stops: frozenset[int] = frozenset() if ignore_eos else engine.stop_ids
+        runtime = self._runtime
+        stops: frozenset[int] = frozenset() if ignore_eos else self._stop_ids
+        params = pack_step(sampling, stops)
         self.finish_reason = "cancelled"  # unless the loop says otherwise: the caller may drop the generator
-        finished_ns = free_ns = perf_counter_ns()  # free: since when nothing is queued on the GPU
-        gpu_end_ns: float | None = engine._prefill.end_ns
-        token = 0
-        for index in range(max_tokens):
-            if cancel is not None and cancel.is_set():
-                return
-            settings = engine._settings()
-            bubbles_range = None
-            if index == 0:
-                step = engine._first_step(self.ids, params)
-            elif self.position >= engine.context:
-                self.finish_reason = "context"
-                return
-            else:
-                bubbles_range = engine._bubbles_range(index, self.position, settings)
-                if bubbles_range is not None:  # measuring it is not part of the token
-                    finished_ns = free_ns = perf_counter_ns()
-                    gpu_end_ns = None
-                step = engine._mode_object(settings.mode).step(
-                    settings, self.position, params, engine._wants_stamp(index)
-                )
-                self.ids.append(token)
-            token = step.id
-            if token in stops:
-                self.finish_reason = "stop"
-                return
-            now_ns = perf_counter_ns()
-            exposed_ns = step.marks[4].wall_ns - free_ns
-            record = timing(
-                index, settings, step, now_ns - finished_ns, exposed_ns, gpu_end_ns, engine._clock, bubbles_range
-            )
-            finished_ns, free_ns, gpu_end_ns = now_ns, step.marks[5].wall_ns, step.gpu_end_ns
-            yield token, record
-        self.finish_reason = "length"
+        clock = TokenClock(runtime.clock, runtime.prefill.end_ns)
+        settings = self._settings()
+        mode: Mode | None = None
+        token, due = 0, False
+        try:
+            for index in range(max_tokens):
+                wanted = self._settings()
+                cancelled = cancel is not None and cancel.is_set()
+                bubbles_range = None
+                due = due or (index > 0 and runtime.stamp_due(index))
+                if mode is not None and mode.in_flight and (cancelled or due or wanted != settings):
+                    step = mode.collect()  # what is in flight comes first
+                elif cancelled:
+                    return
+                elif index == 0:
+                    step = runtime.first_step(self.ids, params, wanted)
+                elif self.position >= self._context:
+                    self.finish_reason = "context"
+                    return
+                else:
+                    settings, mode = wanted, runtime.mode(wanted.mode)
+                    if due and runtime.clock is None:
+                        bubbles_range = runtime.bubbles_range(self.position, settings)
+                        clock.interrupted()
+                    remaining = min(max_tokens - index, self._context - self.position) - mode.in_flight
+                    position = self.position + mode.in_flight
+                    stamped = due and runtime.clock is not None
+                    step = mode.step(Request(settings, position, params, stamped, remaining))
+                    due = False
+                if index > 0:
+                    self.ids.append(token)
+                token = step.id
+                if token in stops:
+                    self.finish_reason = "stop"
+                    return
+                yield token, clock.timing(index, step, bubbles_range)
+            self.finish_reason = "length"
+        finally:
+            while mode is not None and mode.in_flight:  # a dropped generator, or tokens behind an end token
+                step = mode.collect()
+                if token not in stops:
+                    self.ids.append(token)
+                    token = step.id
 
 
 def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

@@ -36,7 +36,7 @@ void kernel() {
     if (!is_q) i -= q_pairs;
     const uint wide = is_q ? heads : kv_heads;
     const uint p = i % HEAD_PAIRS, row = i / HEAD_PAIRS, token = row / wide;  // row: over tokens and heads
-    if (token >= tokens) return;
+    if (token >= tokens || state.data[STATE_DONE] != 0) return;
     const uint position = state.data[STATE_POSITION] + token;
     const uvec2 pair = rope_pair(p), from = pair + row * HEAD_DIM;
     vec2 value = is_q ? vec2(q.data[from.x], q.data[from.y]) : vec2(k.data[from.x], k.data[from.y]);

@@ -73,6 +73,7 @@ void find_best() {
 }
 
 void kernel() {
+    if (state.data[STATE_DONE] != 0u) return;
     const uint place = state.data[STATE_POSITION] + advance;  // absolute position of the id chosen here
     temperature = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]);
     find_best();
@@ -107,6 +108,10 @@ void kernel() {
         state.data[STATE_TOKEN] = chosen;
         state.data[STATE_HISTORY + place % HISTORY_IDS] = chosen;
         readback.data[0] = chosen;
+        const uint stops = step_params.data[STEP_STOP_COUNT];
+        for (uint i = 0u; i < stops; ++i) {
+            if (step_params.data[STEP_STOPS + i] == chosen) state.data[STATE_DONE] = 1u;
+        }
     }
 }
 

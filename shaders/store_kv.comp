@@ -25,7 +25,7 @@ PUSH_END
 
 void kernel() {
     const uint i = gl_GlobalInvocationID.x;
-    if (i >= tokens * kv_heads * HEAD_DIM) return;
+    if (i >= tokens * kv_heads * HEAD_DIM || state.data[STATE_DONE] != 0) return;
     const uint d = i % HEAD_DIM, head = (i / HEAD_DIM) % kv_heads, token = i / (HEAD_DIM * kv_heads);
     const uint target = (head * context + state.data[STATE_POSITION] + token) * HEAD_DIM + d;
     k_cache.data[target] = float16_t(k.data[i]);

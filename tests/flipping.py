@@ -14,10 +14,10 @@ FLIP_CHANCE = 0.2  # a token
 
 @dataclass(frozen=True)
 class Generated:
-    """The ids, and under how many (mode, barriers) pairs and with how many changes they were made."""
+    """The ids, and under how many (mode, barriers, fusion) settings and with how many changes they were made."""
 
     ids: list[int]
-    settings: set[tuple[str, str]]
+    settings: set[tuple[str, str, bool]]
     flips: int
 
 
@@ -28,12 +28,13 @@ def generate(
     session = engine.session()
     session.prefill(list(prompt))
     ids: list[int] = []
-    used: list[tuple[str, str]] = []
+    used: list[tuple[str, str, bool]] = []
     for token in session.generate(sampling, max_tokens=count, ignore_eos=True):
         ids.append(token.id)
-        used.append((token.timing.mode, token.timing.barriers))
+        used.append((token.timing.mode, token.timing.barriers, token.timing.fusion))
         if flips is not None and flips.random() < FLIP_CHANCE:
             engine.mode = flips.choice(MODES)
             engine.barriers = flips.choice(BARRIERS)
+            engine.fusion = flips.random() < 0.5
     changes = sum(before != after for before, after in itertools.pairwise(used))
     return Generated(ids, set(used), changes)

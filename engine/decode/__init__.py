@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.decode.overlap import Overlap
+from engine.decode.pipelined import Pipelined
 from engine.decode.rerecord import Rerecord
 from engine.decode.reuse import Reuse
 from engine.decode.step import Mode, Resources
 
-MODE_CLASSES: dict[str, Callable[[Resources], Mode]] = {"rerecord": Rerecord, "reuse": Reuse}
+MODE_CLASSES: dict[str, Callable[[Resources], Mode]] = {
+    "rerecord": Rerecord,
+    "overlap": Overlap,
+    "reuse": Reuse,
+    "pipelined": Pipelined,
+}
 MODES = tuple(MODE_CLASSES)

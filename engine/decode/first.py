@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from engine.decode.program import DecodeProgram
-from engine.decode.step import Resources, Step, mark, run
+from collections.abc import Callable
+
+from engine.decode.program import DecodeProgram, Slot
+from engine.decode.step import Recording, Request, Step, Stopwatch, land, launch
 from engine.program.op import Op
 from engine.program.schedule import schedule
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.memory import Slice
 
 
-def first_step(
-    resources: Resources, commands: CommandBuffer, target: Slice, state: bytes, ops: list[Op], params: bytes
-) -> Step:
-    """Set the device's state to the image ``state`` and run the sampling ``ops``; the same in every mode."""
-    start = mark()
-    barriers = schedule(ops, "needed")
-    program = DecodeProgram(ops, barriers, sum(barriers))
-    built = mark()
-    commands.begin(ONE_TIME_SUBMIT)
-    commands.update(target, state)
-    commands.record(ops, barriers)
-    commands.end()
-    return run(resources, commands, program, None, params, (start, built, mark()), rerecorded=True)
+class First:
+    """Sets the device's state and samples; the same in every mode. ``sample`` makes the ops for a slot."""
+
+    def __init__(self, commands: CommandBuffer, slot: Slot, state: Slice, sample: Callable[[Slot], list[Op]]) -> None:
+        self._commands, self._slot, self._state, self._sample = commands, slot, state, sample
+
+    def step(self, request: Request, image: bytes) -> Step:
+        """Sample with the state set to ``image`` (engine.decode.state)."""
+        watch = Stopwatch()
+        ops = self._sample(self._slot)
+        barriers = schedule(ops, "needed")
+        program = DecodeProgram(ops, barriers, sum(barriers))
+        watch.lap("build")
+        commands = self._commands
+        commands.begin(ONE_TIME_SUBMIT)
+        commands.update(self._state, image)
+        commands.record(ops, barriers)
+        commands.end()
+        watch.lap("record")
+        return land(launch(Recording(commands, program, self._slot, None), request, watch, rerecorded=True))
+
+    def close(self) -> None:
+        """Destroy the command buffer."""
+        self._commands.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from engine.models.config import Geometry
 from engine.program.fusion import PASSES, fuse
 from engine.program.lower import Lowering
 from engine.program.nodes import Node, Stack
@@ -24,6 +23,13 @@ class Settings(NamedTuple):
     barriers: str
 
 
+class Slot(NamedTuple):
+    """A recording's own host-visible memory: StepParams in, the sampled id out."""
+
+    step: Slice
+    readback: Slice
+
+
 class DecodeProgram(NamedTuple):
     """Ops in order; ``barriers[i]`` says whether one stands before op i."""
 
@@ -38,15 +44,13 @@ class ProgramBuilder:
     def __init__(
         self,
         nodes: Callable[[], list[Node]],
-        sample: Callable[[], list[Op]],
+        sample: Callable[[Slot], list[Op]],
         lowering: Lowering,
         stacks: dict[int, Stack],
         spans: dict[tuple[int, int], Slice],
-        geometry: Geometry,
     ) -> None:
         self._nodes, self._sample, self._lowering = nodes, sample, lowering
         self._stacks, self._spans = stacks, spans
-        self.geometry = geometry
         self.builds = 0
 
     def bucket(self, position: int) -> int:
@@ -54,14 +58,19 @@ class ProgramBuilder:
         size = min(BUCKET_TOKENS, self._lowering.context)
         return min(-(-(position + 1) // size) * size, self._lowering.context)
 
-    def build(self, bucket: int, settings: Settings) -> DecodeProgram:
+    def build(self, bucket: int, settings: Settings, slot: Slot) -> DecodeProgram:
         """One token's program; feeds the state's token and samples the next."""
         nodes = self._nodes()
         if settings.fusion:
             nodes = fuse(nodes, PASSES, self._stacks, self._spans)
         self._lowering.context_bucket = bucket
         ops = self._lowering.lower(nodes)
-        ops += self._sample()
+        ops += self._sample(slot)
         barriers = schedule(ops, settings.barriers)
         self.builds += 1
         return DecodeProgram(ops, barriers, sum(barriers))
+
+    def with_slot(self, program: DecodeProgram, slot: Slot) -> DecodeProgram:
+        """The same program on another slot: only the sampling ops at its end touch one."""
+        sampling = self._sample(slot)
+        return program._replace(ops=program.ops[: -len(sampling)] + sampling)

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from engine.decode.program import Settings
-from engine.decode.step import Resources, Step, mark, run
+from engine.decode.step import Request, Resources, Step, Stopwatch, land, launch, record
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 
 
 class Rerecord:
     """Keeps weights, buffers and pipelines from token to token, and nothing else."""
 
+    in_flight = 0
+
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._commands = CommandBuffer(resources.device)
+        self._slot = resources.new_slot()
         self.recordings = 0
 
-    def step(self, settings: Settings, position: int, params: bytes, stamped: bool) -> Step:
+    def step(self, request: Request) -> Step:
         """Build, record with ONE_TIME_SUBMIT, submit, wait."""
-        resources = self._resources
-        start = mark()
-        program = resources.builder.build(resources.builder.bucket(position), settings)
-        twin = resources.stamps.twin(program.ops, resources.kernels) if stamped else None
-        built = mark()
-        commands = self._commands
-        commands.begin(ONE_TIME_SUBMIT)
-        commands.record(twin.ops if twin else program.ops, program.barriers)
-        commands.end()
+        resources, builder = self._resources, self._resources.builder
+        watch = Stopwatch()
+        program = builder.build(builder.bucket(request.position), request.settings, self._slot)
+        watch.lap("build")
+        recording = record(resources, program, self._slot, self._commands, ONE_TIME_SUBMIT, request.stamped)
         self.recordings += 1
-        return run(resources, commands, program, twin, params, (start, built, mark()), rerecorded=True)
+        watch.lap("record")
+        return land(launch(recording, request, watch, rerecorded=True))
+
+    def collect(self) -> Step:
+        """Nothing is ever in flight between two steps."""
+        raise RuntimeError("nothing is in flight")
 
     def close(self) -> None:
         """Destroy the command buffer."""

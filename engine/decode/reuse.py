@@ -2,58 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from engine.decode.program import DecodeProgram, Settings
-from engine.decode.step import Resources, Step, mark, run
-from engine.profile.stamps import StampedProgram
-from engine.vulkan.commands import CommandBuffer
-
-_MAX_KEPT = 16  # recordings: buckets x switches, the least recently used goes first
-
-
-class _Recording(NamedTuple):
-    commands: CommandBuffer
-    program: DecodeProgram
-    stamped: StampedProgram | None
+from engine.decode.recordings import Recordings
+from engine.decode.step import Request, Resources, Step, Stopwatch, land, launch
 
 
 class Reuse:
-    """Keeps a recording for each (bucket, fusion, barriers, stamped) in use; a flip back finds its own again."""
+    """Keeps a recording for each (bucket, fusion, barriers, stamped) in use."""
+
+    in_flight = 0
 
     def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._kept: dict[tuple[int, bool, str, bool], _Recording] = {}
-        self.recordings = 0
+        self._recordings = Recordings(resources, 1)
 
-    def step(self, settings: Settings, position: int, params: bytes, stamped: bool) -> Step:
+    @property
+    def recordings(self) -> int:
+        """Command buffers recorded so far."""
+        return self._recordings.recordings
+
+    def step(self, request: Request) -> Step:
         """Resubmit this bucket's recording; build and record it first where there is none."""
-        resources = self._resources
-        bucket = resources.builder.bucket(position)
-        key = (bucket, settings.fusion, settings.barriers, stamped)
-        start = mark()
-        recording = self._kept.pop(key, None)
-        if recording is not None:
-            self._kept[key] = recording
-            return run(resources, *recording, params, (start, start, start), rerecorded=False)
-        program = resources.builder.build(bucket, settings)
-        twin = resources.stamps.twin(program.ops, resources.kernels) if stamped else None
-        built = mark()
-        recording = _Recording(self._buffer(), program, twin)
-        recording.commands.begin()
-        recording.commands.record(twin.ops if twin else program.ops, program.barriers)
-        recording.commands.end()
-        self.recordings += 1
-        self._kept[key] = recording
-        return run(resources, *recording, params, (start, built, mark()), rerecorded=True)
+        watch = Stopwatch()
+        ring, fresh = self._recordings.ring(request.position, request.settings, request.stamped, watch)
+        step = land(launch(ring[0], request, watch, rerecorded=fresh))
+        self._recordings.make_room()
+        return step
 
-    def _buffer(self) -> CommandBuffer:
-        if len(self._kept) < _MAX_KEPT:
-            return CommandBuffer(self._resources.device)
-        return self._kept.pop(next(iter(self._kept))).commands
+    def collect(self) -> Step:
+        """Nothing is ever in flight between two steps."""
+        raise RuntimeError("nothing is in flight")
 
     def close(self) -> None:
         """Destroy the recordings."""
-        for recording in self._kept.values():
-            recording.commands.close()
-        self._kept.clear()
+        self._recordings.close()

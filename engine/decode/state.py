@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from engine.decode.sampling import Sampling
 
 STATE_BYTES = 512
 STATE_POSITION = 0
 STATE_TOKEN = 1
+STATE_DONE = 2
 STATE_HISTORY = 64
 HISTORY_IDS = 64
 NO_ID = 0xFFFFFFFF
-STEP_BYTES = 32
+STEP_BYTES = 256
+MAX_STOPS = 56
 
 _STATE = struct.Struct("<128I")
-_STEP = struct.Struct("<fIfffIII")
+_STEP = struct.Struct("<fIfffIII56I")
 
 
-def pack_step(sampling: Sampling) -> bytes:
-    """A StepParams slot, STEP_BYTES long."""
+def pack_step(sampling: Sampling, stop_ids: Collection[int] = ()) -> bytes:
+    """A StepParams slot, STEP_BYTES long. Of ``stop_ids`` the lowest 56 are known to the device."""
+    stops = sorted(stop_ids)[:MAX_STOPS]
     seed = sampling.seed
     return _STEP.pack(
         sampling.temperature,
@@ -30,7 +33,9 @@ def pack_step(sampling: Sampling) -> bytes:
         sampling.repeat_penalty,
         seed & 0xFFFFFFFF,
         seed >> 32,
-        0,
+        len(stops),
+        *stops,
+        *[NO_ID] * (MAX_STOPS - len(stops)),
     )
 
 

@@ -1,96 +1,170 @@
-"""What every mode shares: the resources of a token's submission, its clock marks, and its tail."""
+"""What every mode shares: a token on its way through the GPU, and what it brings back."""
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import perf_counter_ns, thread_time_ns
 from typing import NamedTuple, Protocol
 
-from engine.decode.program import DecodeProgram, ProgramBuilder, Settings
+from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
 from engine.profile.stamps import StampedProgram, Stamps
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
-from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernels
 
 STEPS = ("build", "record", "patch", "submit", "wait", "readback")
 
 
-class Mark(NamedTuple):
-    """A point in time on the host, ns."""
+class Stopwatch:
+    """Splits a thread's time into named steps. ``ns[step]`` is (thread time, wall time) so far, nanoseconds."""
 
-    wall_ns: int
-    thread_ns: int
+    __slots__ = ("_thread_ns", "_wall_ns", "ns")
 
+    def __init__(self) -> None:
+        self.ns: dict[str, tuple[int, int]] = {}
+        self._wall_ns, self._thread_ns = perf_counter_ns(), thread_time_ns()
 
-def mark() -> Mark:
-    """Now, by the wall clock and by this thread's CPU time."""
-    return Mark(perf_counter_ns(), thread_time_ns())
+    def lap(self, step: str) -> int:
+        """Count the time since the last lap for ``step``; returns the wall clock, ns."""
+        wall_ns, thread_ns = perf_counter_ns(), thread_time_ns()
+        before = self.ns.get(step, (0, 0))
+        self.ns[step] = (before[0] + thread_ns - self._thread_ns, before[1] + wall_ns - self._wall_ns)
+        self._wall_ns, self._thread_ns = wall_ns, thread_ns
+        return wall_ns
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One finished token as a mode returns it. ``marks`` are the seven boundaries of STEPS."""
-
-    id: int
-    marks: tuple[Mark, ...]
-    program: DecodeProgram
-    rerecorded: bool
-    gpu_start_ns: float
-    gpu_end_ns: float
-    stamped: StampedProgram | None
+    def restart(self) -> None:
+        """Count for no step what passed since the last lap."""
+        self._wall_ns, self._thread_ns = perf_counter_ns(), thread_time_ns()
 
 
 class Resources(NamedTuple):
-    """What modes submit with. ``step_slot`` is host-written, ``readback`` holds the sampled id."""
+    """What modes record and submit with."""
 
     device: Device
     kernels: Kernels
     builder: ProgramBuilder
     stamps: Stamps
-    step_slot: Slice
-    readback: Slice
+    new_slot: Callable[[], Slot]
+
+
+class Request(NamedTuple):
+    """What the session wants of a mode: the next token after the state's, as ``settings`` and ``params`` say.
+
+    ``position`` is where the token to be fed stands, counting those in flight; ``remaining`` how many tokens may
+    still be submitted, this one included.
+    """
+
+    settings: Settings
+    position: int
+    params: bytes
+    stamped: bool
+    remaining: int
+
+
+class Recording(NamedTuple):
+    """A recorded command buffer with the program in it and the slot it reads and writes."""
+
+    commands: CommandBuffer
+    program: DecodeProgram
+    slot: Slot
+    stamped: StampedProgram | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One finished token."""
+
+    id: int
+    settings: Settings
+    program: DecodeProgram
+    rerecorded: bool
+    starved: bool  # the GPU had nothing left to do when this token was submitted
+    cpu_ns: dict[str, tuple[int, int]]  # thread and wall time by step
+    submitted_ns: int  # host wall clock
+    finished_ns: int  # host wall clock, when the host saw the fence
+    gpu_start_ns: float  # device clock
+    gpu_end_ns: float
+    stamped: StampedProgram | None
+
+
+@dataclass(slots=True)
+class Flight:
+    """A submitted token."""
+
+    recording: Recording
+    settings: Settings
+    rerecorded: bool
+    starved: bool
+    watch: Stopwatch
+    submitted_ns: int = field(default=0)
 
 
 class Mode(Protocol):
     """A way to get a token's commands to the GPU. One object per engine and mode; same bits from all."""
 
-    recordings: int  # command buffers recorded so far
+    @property
+    def recordings(self) -> int:
+        """Command buffers recorded so far."""
 
-    def step(self, settings: Settings, position: int, params: bytes, stamped: bool) -> Step:
-        """Feed the state's token at ``position`` and sample the next with StepParams ``params``."""
+    @property
+    def in_flight(self) -> int:
+        """Tokens submitted and not returned yet."""
+
+    def step(self, request: Request) -> Step:
+        """Return the next token; a stamped one only with nothing in flight."""
+
+    def collect(self) -> Step:
+        """Return the oldest token in flight and submit nothing."""
 
     def close(self) -> None:
-        """Destroy the command buffers; nothing may be pending."""
+        """Destroy the command buffers; nothing may be in flight."""
 
 
-def patch(resources: Resources, params: bytes) -> None:
-    """Write a token's StepParams into the slot the recorded commands read."""
-    pointer = resources.step_slot.pointer
+def record(
+    resources: Resources, program: DecodeProgram, slot: Slot, commands: CommandBuffer, flags: int, twin: bool
+) -> Recording:
+    """Record a program, or its stamped twin, into ``commands``."""
+    stamped = resources.stamps.twin(program.ops, resources.kernels) if twin else None
+    commands.begin(flags)
+    commands.record(stamped.ops if stamped else program.ops, program.barriers)
+    commands.end()
+    return Recording(commands, program, slot, stamped)
+
+
+def launch(recording: Recording, request: Request, watch: Stopwatch, rerecorded: bool, starved: bool = True) -> Flight:
+    """Patch the slot and submit."""
+    pointer = recording.slot.step.pointer
     assert pointer is not None
-    ctypes.memmove(pointer, params, STEP_BYTES)
+    ctypes.memmove(pointer, request.params, STEP_BYTES)
+    watch.lap("patch")
+    recording.commands.submit()
+    return Flight(recording, request.settings, rerecorded, starved, watch, watch.lap("submit"))
 
 
-def run(
-    resources: Resources,
-    commands: CommandBuffer,
-    program: DecodeProgram,
-    stamped: StampedProgram | None,
-    params: bytes,
-    marks: tuple[Mark, Mark, Mark],
-    rerecorded: bool,
-) -> Step:
-    """Patch, submit, wait and read back: the tail of the modes that have one token in flight."""
-    patch(resources, params)
-    patched = mark()
-    commands.submit()
-    submitted = mark()
-    commands.wait()
-    waited = mark()
-    pointer = resources.readback.pointer
+def land(flight: Flight) -> Step:
+    """Wait for a submitted token and read it back."""
+    recording, watch = flight.recording, flight.watch
+    watch.restart()
+    recording.commands.wait()
+    finished_ns = watch.lap("wait")
+    pointer = recording.slot.readback.pointer
     assert pointer is not None
     token = ctypes.c_uint32.from_address(pointer).value
-    start_ns, end_ns = commands.ticks_ns()
-    return Step(token, (*marks, patched, submitted, waited, mark()), program, rerecorded, start_ns, end_ns, stamped)
+    start_ns, end_ns = recording.commands.ticks_ns()
+    watch.lap("readback")
+    return Step(
+        token,
+        flight.settings,
+        recording.program,
+        flight.rerecorded,
+        flight.starved,
+        watch.ns,
+        flight.submitted_ns,
+        finished_ns,
+        start_ns,
+        end_ns,
+        recording.stamped,
+    )

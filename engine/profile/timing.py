@@ -1,50 +1,64 @@
-"""From a finished step to the record of its token."""
+"""From finished steps to the records of their tokens."""
 
 from __future__ import annotations
 
-from engine.decode.program import Settings
+from time import perf_counter_ns
+
 from engine.decode.step import STEPS, Step
 from engine.profile.records import TokenTiming
 from engine.profile.stamps import account
 from engine.vulkan.clocks import KernelClock
 
 
-def timing(
-    index: int,
-    settings: Settings,
-    step: Step,
-    period_ns: int,
-    exposed_ns: int,
-    gpu_before_ns: float | None,
-    clock: KernelClock | None,
-    bubbles_range_us: tuple[float, float] | None,
-) -> TokenTiming:
-    """The record of token ``index``. ``gpu_before_ns`` is the device time at which the work before it ended,
-    None where something else ran in between."""
-    cpu: dict[str, float] = {}
-    for name, before, after in zip(STEPS, step.marks, step.marks[1:], strict=False):
-        cpu[f"{name}_us"] = (after.thread_ns - before.thread_ns) / 1e3
-        cpu[f"{name}_wall_us"] = (after.wall_ns - before.wall_ns) / 1e3
-    kernels_us = bubbles_us = pieces_us = None
-    if step.stamped is not None and clock is not None:
-        pieces = [op.piece for op in step.program.ops]
-        kernels_us, bubbles_us, pieces_us = account(step.stamped.spans_ns(clock), pieces)
-    return TokenTiming(
-        index=index,
-        mode=settings.mode,
-        fusion=settings.fusion,
-        barriers=settings.barriers,
-        rerecorded=step.rerecorded,
-        dispatches=len(step.program.ops),
-        barrier_count=step.program.barrier_count,
-        period_us=period_ns / 1e3,
-        exposed_cpu_us=exposed_ns / 1e3,
-        **cpu,
-        gpu_total_us=(step.gpu_end_ns - step.gpu_start_ns) / 1e3,
-        gpu_idle_before_us=None if gpu_before_ns is None else (step.gpu_start_ns - gpu_before_ns) / 1e3,
-        kernels_us=kernels_us,
-        bubbles_us=bubbles_us,
-        pieces_us=pieces_us,
-        measured_by="clean" if step.stamped is None and bubbles_range_us is None else "twin",
-        bubbles_range_us=bubbles_range_us,
-    )
+class TokenClock:
+    """Makes one reply's records: each token against the end of the one before.
+
+    ``gpu_end_ns`` is the device time at which the prefill ended.
+    """
+
+    def __init__(self, clock: KernelClock | None, gpu_end_ns: float) -> None:
+        self._clock = clock
+        self._gpu_end_ns: float | None = gpu_end_ns
+        self._finished_ns = self._free_ns = perf_counter_ns()  # free: since when nothing was queued on the GPU
+
+    def interrupted(self) -> None:
+        """Something else ran since the last token: the next one's period starts here."""
+        self._finished_ns = self._free_ns = perf_counter_ns()
+        self._gpu_end_ns = None
+
+    def timing(self, index: int, step: Step, bubbles_range_us: tuple[float, float] | None) -> TokenTiming:
+        """The record of token ``index``, just finished."""
+        now_ns = perf_counter_ns()
+        cpu: dict[str, float] = {}
+        for name in STEPS:
+            thread_ns, wall_ns = step.cpu_ns.get(name, (0, 0))
+            cpu[f"{name}_us"], cpu[f"{name}_wall_us"] = thread_ns / 1e3, wall_ns / 1e3
+        idle_us = None if self._gpu_end_ns is None else (step.gpu_start_ns - self._gpu_end_ns) / 1e3
+        # work queued behind other work exposes nothing; behind work that had already ended, what the GPU stood idle
+        queued_before = step.submitted_ns < self._free_ns
+        exposed_us = (idle_us or 0.0) if queued_before else (step.submitted_ns - self._free_ns) / 1e3
+        kernels_us = bubbles_us = pieces_us = None
+        if step.stamped is not None and self._clock is not None:
+            pieces = [op.piece for op in step.program.ops]
+            kernels_us, bubbles_us, pieces_us = account(step.stamped.spans_ns(self._clock), pieces)
+        record = TokenTiming(
+            index=index,
+            mode=step.settings.mode,
+            fusion=step.settings.fusion,
+            barriers=step.settings.barriers,
+            rerecorded=step.rerecorded,
+            dispatches=len(step.program.ops),
+            barrier_count=step.program.barrier_count,
+            period_us=(now_ns - self._finished_ns) / 1e3,
+            exposed_cpu_us=exposed_us if step.starved else 0.0,
+            **cpu,
+            gpu_total_us=(step.gpu_end_ns - step.gpu_start_ns) / 1e3,
+            gpu_idle_before_us=idle_us,
+            kernels_us=kernels_us,
+            bubbles_us=bubbles_us,
+            pieces_us=pieces_us,
+            measured_by="clean" if step.stamped is None and bubbles_range_us is None else "twin",
+            bubbles_range_us=bubbles_range_us,
+        )
+        self._finished_ns, self._free_ns, self._gpu_end_ns = now_ns, step.finished_ns, step.gpu_end_ns
+        return record

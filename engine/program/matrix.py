@@ -152,8 +152,10 @@ def _choose(cpu: bool, use: Use, type: GGMLQuantizationType, rows: int, cols: in
             return "gate_up_rows", defines, _spread(-(-rows // 8))
         defines["OCTETS"] = 2
         return "matvec_rows", defines, _spread(-(-rows // 16))
-    defines["ROWS"], defines["SUBGROUPS"] = 1, 4
-    return "gate_up_subgroup" if use == "gate_up" else "matvec_subgroup", defines, _spread(-(-rows // 4))
+    # two rows a subgroup halve the reads of x (gate_up has two by itself), where enough subgroups are left
+    defines["ROWS"], defines["SUBGROUPS"] = (2 if use != "gate_up" and rows >= 2048 else 1), 4
+    name = "gate_up_subgroup" if use == "gate_up" else "matvec_subgroup"
+    return name, defines, _spread(-(-rows // (defines["ROWS"] * defines["SUBGROUPS"])))
 
 
 def _spread(groups: int) -> Groups:

@@ -122,6 +122,11 @@ class CommandBuffer:
         check(lib.vkWaitForFences(self.device.handle, 1, self._fences, 1, UINT64_MAX), "waiting for the GPU")
         check(lib.vkResetFences(self.device.handle, 1, self._fences), "resetting a fence")
 
+    @property
+    def finished(self) -> bool:
+        """Whether the submitted work has ended."""
+        return bool(lib.vkGetFenceStatus(self.device.handle, self._fence) == 0)
+
     def ticks_ns(self) -> tuple[float, float]:
         """Device time (ns, the device's own epoch) of the start and end of the work that just finished."""
         flags = 1 | 2  # 64 bits, wait

@@ -6,3 +6,5 @@
 #define STEP_REPEAT_PENALTY 4u  // float bits
 #define STEP_SEED_LOW 5u
 #define STEP_SEED_HIGH 6u
+#define STEP_STOP_COUNT 7u  // end ids that set STATE_DONE
+#define STEP_STOPS 8u       // the ids themselves, 56 at most

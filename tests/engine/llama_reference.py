@@ -12,10 +12,10 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def logits(path: str | Path, ids: Sequence[int]) -> Array:
+def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]] = np.float64) -> Array:
     """Next-token logits after each of ``ids``, (len(ids), vocabulary) float64.
 
-    Weights are dequantised by gguf; nothing else is rounded. Reads the file with gguf's own reader, so that it
+    Weights are dequantised by gguf; nothing else is rounded but keys and values, to ``kv_type``. Reads the file with gguf's own reader, so that it
     shares no code with the engine.
     """
     reader = gguf.GGUFReader(path)
@@ -58,6 +58,7 @@ def logits(path: str | Path, ids: Sequence[int]) -> Array:
         q = rope((h @ weight(f"{block}.attn_q").T).reshape(count, heads, head_size))
         k = rope((h @ weight(f"{block}.attn_k").T).reshape(count, kv_heads, head_size))
         v = (h @ weight(f"{block}.attn_v").T).reshape(count, kv_heads, head_size)
+        k, v = (values.astype(kv_type).astype(np.float64) for values in (k, v))
         k, v = (np.repeat(values, heads // kv_heads, axis=1) for values in (k, v))
         scores = np.einsum("ihd,jhd->hij", q, k) / head_size**0.5 + causal
         scores = np.exp(scores - scores.max(-1, keepdims=True))

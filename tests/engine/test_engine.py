@@ -8,12 +8,13 @@ import threading
 import numpy as np
 import pytest
 
-from engine import Cancelled, Engine, EngineError, Sampling
+from engine import MODES, Cancelled, Engine, EngineError, Sampling
 from tests.engine import llama_reference
 from tests.engine.tiny_model import write_tiny_llama
 from tests.flipping import generate
 
 GREEDY = Sampling(temperature=0.0)
+TOLERANCE = 5e-4  # of the largest logit: a float16 key or value may round the other way than in float64
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +30,11 @@ def random_ids(count: int, vocab: int = 320, seed: int | None = None) -> list[in
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 50])
 def test_prefill_logits(engine, tiny_path, count):
     ids = random_ids(count)
-    expected = llama_reference.logits(tiny_path, ids)[-1]
-    assert np.abs(engine.session().prefill(ids) - expected).max() < 2e-3 * np.abs(expected).max()
+    expected = llama_reference.logits(tiny_path, ids, np.float16)[-1]
+    assert np.abs(engine.session().prefill(ids) - expected).max() < TOLERANCE * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("mode", ["rerecord", "reuse"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("barriers", ["every", "needed"])
 @pytest.mark.parametrize("fusion", [True, False])
 def test_decode_follows_the_reference_token_by_token(engine, tiny_path, mode, barriers, fusion):
@@ -42,10 +43,10 @@ def test_decode_follows_the_reference_token_by_token(engine, tiny_path, mode, ba
     session = engine.session()
     session.prefill(prompt)
     ids = [token.id for token in session.generate(GREEDY, max_tokens=12, ignore_eos=True)]
-    expected = llama_reference.logits(tiny_path, prompt + ids)[len(prompt) - 1 :]
+    expected = llama_reference.logits(tiny_path, prompt + ids, np.float16)[len(prompt) - 1 :]
     for index, id in enumerate(ids):
         best = expected[index].max()
-        assert expected[index][id] > best - 2e-3 * np.abs(expected[index]).max()
+        assert expected[index][id] > best - TOLERANCE * np.abs(expected[index]).max()
     assert session.ids == prompt + ids[:-1]
 
 
@@ -57,19 +58,19 @@ def test_other_shapes(tmp_path, options):
     path = tmp_path / "model.gguf"
     write_tiny_llama(path, **options)
     ids = random_ids(21)
-    expected = llama_reference.logits(path, ids)
+    expected = llama_reference.logits(path, ids, np.float16)
     with Engine.open(path) as opened:
         session = opened.session()
-        assert np.abs(session.prefill(ids[:20]) - expected[19]).max() < 2e-3 * np.abs(expected).max()
+        assert np.abs(session.prefill(ids[:20]) - expected[19]).max() < TOLERANCE * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.8, top_p=0.95, seed=7)])
 def test_flipping_the_switches_between_tokens_changes_no_id(engine, sampling):
     prompt = random_ids(5, seed=3)
     engine.mode, engine.barriers, engine.fusion = "reuse", "needed", True
-    plain = generate(engine, prompt, sampling, 500)
-    flipped = generate(engine, prompt, sampling, 500, random.Random(11))
-    assert flipped.flips > 50 and len(flipped.settings) == 4
+    plain = generate(engine, prompt, sampling, 1000)
+    flipped = generate(engine, prompt, sampling, 1000, random.Random(11))
+    assert flipped.flips > 50 and len(flipped.settings) == 16
     assert plain.ids == flipped.ids
 
 

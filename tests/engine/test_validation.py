@@ -59,6 +59,6 @@ def test_every_missing_barrier_is_seen(engine, monkeypatch, mode):
     engine.stamp_every = 0
     for removed in range(1, 23 if mode == "rerecord" else 3):
         before = len(engine.vulkan_messages)
-        engine._modes.clear()  # or reuse would resubmit what it recorded before
+        engine._runtime._modes.clear()  # or reuse would resubmit what it recorded before
         run(engine)
         assert any("HAZARD" in message for message in engine.vulkan_messages[before:]), removed

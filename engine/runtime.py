@@ -1,0 +1,157 @@
+"""Runtime: one model's weights, buffers, kernels and modes on one device."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from threading import Thread
+from types import ModuleType
+
+from engine.decode import MODE_CLASSES
+from engine.decode.first import First
+from engine.decode.program import ProgramBuilder, Settings, Slot
+from engine.decode.state import STEP_BYTES, initial_state
+from engine.decode.step import Mode, Request, Resources, Step
+from engine.models.config import Geometry
+from engine.prefill import Prefill, chunk_tokens
+from engine.profile.brackets import Brackets
+from engine.profile.stamps import Stamps
+from engine.program.activations import ActivationBuffers, Activations
+from engine.program.lower import Lowering
+from engine.program.matrix import layout
+from engine.program.op import Op
+from engine.program.sample import sample, scratch_bytes
+from engine.progress import Progress
+from engine.setup import allocate_buffers, kernel_jobs
+from engine.vulkan.clocks import kernel_clock
+from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory
+from engine.vulkan.pipelines import Defines, Kernels
+from engine.weights.gguf import GGUFFile
+from engine.weights.load import TensorSpec, load
+
+_STAMP_EVERY = 16
+
+
+class Runtime:
+    """Everything that lives on the device. What it registers on ``cleanup`` frees it again.
+
+    ``stamp_every``: every how many tokens of a reply one is stamped; 0: never.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        file: GGUFFile,
+        model: ModuleType,
+        geometry: Geometry,
+        specs: list[TensorSpec],
+        context: int,
+        progress: Progress,
+        cleanup: ExitStack,
+    ) -> None:
+        """Build the kernels and load the weights; EngineError where memory is out or a kernel is refused."""
+        memory = self.memory = Memory(device)
+        cleanup.callback(memory.close)
+        kernels = self._kernels = Kernels(device)
+        cleanup.callback(kernels.close)
+        jobs = kernel_jobs(kernels, geometry, file, specs)
+        progress("kernels", 0, len(jobs))
+        finished = iter(range(1, len(jobs) + 1))
+        kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
+
+        weights = load(file, specs, memory, layout(kernels), lambda done, total: progress("weights", done, total))
+        table = model.rope_frequencies(geometry, weights.host.get("rope_freqs.weight"))
+        buffers = allocate_buffers(memory, geometry, context, table, chunk_tokens(device.is_cpu))
+        activations = ActivationBuffers(memory, geometry, chunk_tokens(device.is_cpu))
+        single = Activations(activations, 1)
+        scratch = memory.allocate(scratch_bytes(geometry.vocab))
+
+        def sampling(slot: Slot, advance: int) -> list[Op]:
+            logits, vocab = single.logits, geometry.vocab
+            return sample(kernels, logits, vocab, slot.step, buffers.state, slot.readback, scratch, advance)
+
+        def new_slot() -> Slot:
+            return Slot(memory.allocate(STEP_BYTES, "upload"), memory.allocate(16, "readback"))
+
+        builder = self.builder = ProgramBuilder(
+            lambda: model.layers(geometry, weights, single) + model.head(geometry, weights, single),
+            lambda slot: sampling(slot, 1),
+            Lowering(kernels, geometry, buffers, context),
+            weights.stacks,
+            single.spans,
+        )
+        self._slot = new_slot()
+        self._resources = Resources(device, kernels, builder, Stamps(memory), new_slot)
+        self._modes: dict[str, Mode] = {}
+        self._first = First(CommandBuffer(device), self._slot, buffers.state, lambda slot: sampling(slot, 0))
+        cleanup.callback(self._first.close)
+        self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
+        cleanup.callback(self.prefill.close)
+        self.clock = kernel_clock(device, memory, kernels)
+        self._brackets = Brackets(device, memory, kernels, buffers.state)
+        cleanup.callback(self._brackets.close)
+        self._ranges: dict[tuple[int, bool, str], tuple[float, float]] = {}
+        self.weight_bytes = self._weights_read()
+        self.stamp_every = _STAMP_EVERY
+        self._stamp_requested = False
+        self._stamp_thread = Thread(target=self._prepare_stamps, args=(jobs,), name="zincchat-stamps", daemon=True)
+        cleanup.callback(self._stop)
+        self._stamp_thread.start()
+        self._device = device
+
+    @property
+    def recordings(self) -> int:
+        """Decode command buffers recorded so far."""
+        return sum(mode.recordings for mode in self._modes.values())
+
+    def mode(self, name: str) -> Mode:
+        """The mode's object, made on first use."""
+        mode = self._modes.get(name)
+        if mode is None:
+            mode = self._modes[name] = MODE_CLASSES[name](self._resources)
+        return mode
+
+    def first_step(self, ids: list[int], params: bytes, settings: Settings) -> Step:
+        """Sample a reply's first token from the prefill's logits, whose sequence is ``ids``."""
+        request = Request(settings, len(ids), params, False, 1)
+        return self._first.step(request, initial_state(len(ids), 0, ids))
+
+    def request_stamps(self) -> None:
+        """Make the next token a stamped one; waits for the stamped kernels if they are still being built."""
+        self._stamp_thread.join()
+        self._stamp_requested = True
+
+    def stamp_due(self, index: int) -> bool:
+        """Whether a reply's token ``index`` is to be an instrumented one; a request is used up by it."""
+        if self._stamp_thread.is_alive():
+            return False
+        if self._stamp_requested:
+            self._stamp_requested = False
+            return True
+        return self.stamp_every > 0 and index % self.stamp_every == self.stamp_every - 1
+
+    def bubbles_range(self, position: int, settings: Settings) -> tuple[float, float]:
+        """Bounds on the bubbles of the token to be fed at ``position``, us; nothing may be in flight.
+
+        Measured once for each bucket and setting.
+        """
+        bucket = self.builder.bucket(position)
+        key = (bucket, settings.fusion, settings.barriers)
+        if key not in self._ranges:
+            self._ranges[key] = self._brackets.measure(self.builder.build(bucket, settings, self._slot))
+        return self._ranges[key]
+
+    def _weights_read(self) -> int:
+        program = self.builder.build(self.builder.bucket(0), Settings("reuse", True, "every"), self._slot)
+        self.builder.builds = 0
+        return sum(op.bytes_moved for op in program.ops if op.piece in ("weights", "head"))
+
+    def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
+        self._kernels.prepare([(name, defines, True) for name, defines, _ in jobs], lambda: None, threads=1)
+
+    def _stop(self) -> None:
+        self._stamp_thread.join()
+        self._device.wait_idle()
+        for mode in self._modes.values():
+            mode.close()
