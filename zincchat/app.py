@@ -267,7 +267,7 @@ class ChatApp(App[None]):
             case ev.TooLong():
                 self._take_back()
                 self.say(
-                    f"that message makes {event.prompt_tokens:,} tokens and the context holds {event.context_tokens:,}: "
+                    f"that message makes {event.prompt_tokens:,} tokens, the context holds {event.context_tokens:,}: "
                     "shorten it, or start with a larger --context",
                     error=True,
                 )

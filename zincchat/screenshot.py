@@ -49,9 +49,9 @@ async def take(
         for number, prompt in enumerate(prompts, 1):
             app.send(prompt)
             if number == len(prompts):
-                history = app.panel.view.history
-                await wait_for(lambda: not app.replying or len(history.tokens) >= TOKENS_BEFORE_FLIP)
-                await pilot.press("f2")
+                await wait_for(lambda: not app.replying or len(app.panel.view.history.tokens) >= TOKENS_BEFORE_FLIP)
+                settings = app.panel.view.settings
+                app.commands.run("mode", "reuse" if settings and settings.mode == "rerecord" else "rerecord")
             reply = app.last_reply
             await wait_for(lambda reply=reply: reply is None or reply.complete.is_set())  # type: ignore[misc]
         await pilot.pause(0.5)

@@ -18,20 +18,28 @@ from engine.vulkan.pipelines import Kernels
 STEPS = ("build", "record", "patch", "submit", "wait", "readback")
 
 
-class Stopwatch:
-    """Splits a thread's time into named steps. ``ns[step]`` is (thread time, wall time) so far, nanoseconds."""
+class Lap(NamedTuple):
+    """A step of the host's work for a token: wall clock (perf_counter_ns) from start to end, and thread time in it."""
 
-    __slots__ = ("_thread_ns", "_wall_ns", "ns")
+    step: str
+    start_ns: int
+    end_ns: int
+    thread_ns: int
+
+
+class Stopwatch:
+    """Splits a thread's time into named steps: ``laps``, in order."""
+
+    __slots__ = ("_thread_ns", "_wall_ns", "laps")
 
     def __init__(self) -> None:
-        self.ns: dict[str, tuple[int, int]] = {}
+        self.laps: list[Lap] = []
         self._wall_ns, self._thread_ns = perf_counter_ns(), thread_time_ns()
 
     def lap(self, step: str) -> int:
         """Count the time since the last lap for ``step``; returns the wall clock, ns."""
         wall_ns, thread_ns = perf_counter_ns(), thread_time_ns()
-        before = self.ns.get(step, (0, 0))
-        self.ns[step] = (before[0] + thread_ns - self._thread_ns, before[1] + wall_ns - self._wall_ns)
+        self.laps.append(Lap(step, self._wall_ns, wall_ns, thread_ns - self._thread_ns))
         self._wall_ns, self._thread_ns = wall_ns, thread_ns
         return wall_ns
 
@@ -82,7 +90,7 @@ class Step:
     program: DecodeProgram
     rerecorded: bool
     starved: bool  # the GPU had nothing left to do when this token was submitted
-    cpu_ns: dict[str, tuple[int, int]]  # thread and wall time by step
+    laps: list[Lap]
     submitted_ns: int  # host wall clock
     finished_ns: int  # host wall clock, when the host saw the fence
     gpu_start_ns: float  # device clock
@@ -161,7 +169,7 @@ def land(flight: Flight) -> Step:
         recording.program,
         flight.rerecorded,
         flight.starved,
-        watch.ns,
+        watch.laps,
         flight.submitted_ns,
         finished_ns,
         start_ns,

@@ -29,10 +29,10 @@ class TokenClock:
     def timing(self, index: int, step: Step, bubbles_range_us: tuple[float, float] | None) -> TokenTiming:
         """The record of token ``index``, just finished."""
         now_ns = perf_counter_ns()
-        cpu: dict[str, float] = {}
-        for name in STEPS:
-            thread_ns, wall_ns = step.cpu_ns.get(name, (0, 0))
-            cpu[f"{name}_us"], cpu[f"{name}_wall_us"] = thread_ns / 1e3, wall_ns / 1e3
+        cpu = dict.fromkeys((f"{name}{kind}" for name in STEPS for kind in ("_us", "_wall_us")), 0.0)
+        for lap in step.laps:
+            cpu[f"{lap.step}_us"] += lap.thread_ns / 1e3
+            cpu[f"{lap.step}_wall_us"] += (lap.end_ns - lap.start_ns) / 1e3
         idle_us = None if self._gpu_end_ns is None else (step.gpu_start_ns - self._gpu_end_ns) / 1e3
         # work queued behind other work exposes nothing; behind work that had already ended, what the GPU stood idle
         queued_before = step.submitted_ns < self._free_ns

@@ -74,11 +74,8 @@ class Chat:
     @property
     def transcript(self) -> str:
         """Every visible line of plain text in the chat; replies by their source."""
-        shown = []
-        for widget in self.app.query_one(Transcript).walk_children(Static):
-            if widget.display and not widget.has_class("tail"):
-                shown.append(str(widget.content))
-        return "\n".join(shown)
+        lines = self.app.query_one(Transcript).walk_children(Static)
+        return "\n".join(str(line.content) for line in lines if line.display and not line.has_class("tail"))
 
     @property
     def header(self) -> str:

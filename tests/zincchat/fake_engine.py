@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine import BARRIERS, MODES, Cancelled, EngineError, Sampling, TokenTiming
+from engine import Cancelled, EngineError, Sampling, TokenTiming
 
 ANSWER = """A pipeline barrier makes one kernel's writes visible to the next before it starts.
 On a batch of one nothing else is running, so the GPU *waits*:
@@ -114,7 +114,9 @@ class FakeEngine:
         return re.findall(r"\s*\S{1,4}|\s+$", self._answer) * (1000 if self._repeat else 1)
 
     def _check_thread(self) -> None:
-        assert threading.get_ident() == self.owner, "the engine was called from another thread than the one that opened it"
+        assert threading.get_ident() == self.owner, (
+            "the engine was called from another thread than the one that opened it"
+        )
 
     def make_timing(self, index: int, settings: tuple[str, bool, str], changed: bool) -> TokenTiming:
         """Times of an H200-like device (or one 60 times slower), which depend on the settings alone and the index."""

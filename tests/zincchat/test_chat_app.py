@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Markdown
 
+from engine import MODES
 from tests.zincchat.app_driver import chatting
 from tests.zincchat.fake_engine import ANSWER
 from zincchat.options import ChatOptions
@@ -38,9 +39,7 @@ async def test_a_message_streams_its_reply() -> None:
 )
 async def test_a_streamed_reply_looks_like_one_parsed_at_once(text: str) -> None:
     def blocks(markdown: Markdown) -> list[tuple[str, str]]:
-        return [
-            (type(child).__name__, str(getattr(child, "content", ""))) for child in markdown.walk_children()
-        ]
+        return [(type(child).__name__, str(getattr(child, "content", ""))) for child in markdown.walk_children()]
 
     async with chatting(answer=text, token_s=0.004) as chat:
         assert await chat.ask("go") == text
@@ -197,7 +196,7 @@ async def test_unknown_commands_and_wrong_arguments_say_so_and_lose_nothing() ->
     async with chatting() as chat:
         for text, complaint in (
             ("/etc/passwd is what?", "there is no command /etc/passwd"),
-            ("/mode warp", "/mode takes rerecord or reuse, not warp"),
+            ("/mode warp", f"/mode takes {' or '.join(MODES)}, not warp"),
             ("/scale wide", "/scale takes milliseconds"),
             ("/panel big", "/panel takes panel, line, off"),
         ):

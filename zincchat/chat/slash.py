@@ -20,7 +20,7 @@ COMMANDS = (
     SlashCommand("regen", "", "generate the last reply again", "Ctrl+R"),
     SlashCommand("copy", "", "copy the last reply to the clipboard"),
     SlashCommand("system", "[TEXT]", "set the system prompt; without TEXT, edit it"),
-    SlashCommand("mode", "[NAME]", "record every token anew (rerecord) or reuse one recording (reuse)", "F2 Ctrl+O"),
+    SlashCommand("mode", "[NAME]", "next decode mode, or the one named: rerecord, reuse and so on", "F2 Ctrl+O"),
     SlashCommand("fusion", "[on|off]", "fused kernels, or one kernel an operation", "F3 Ctrl+T"),
     SlashCommand("barriers", "[NAME]", "a barrier after every kernel, or only where needed", "F4 Ctrl+B"),
     SlashCommand("panel", "[PRESET]", "show the measurements as panel, line or off", "F5 Ctrl+L"),

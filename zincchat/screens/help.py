@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
@@ -22,7 +24,10 @@ TYPING = (
 FIGURES = (
     ("token", "period of a decode token: wall time since the token before it was handed out"),
     ("CPU work", "thread time to build, record, patch, submit and read back, without waiting for the GPU"),
-    ("lock wait", "wall time of the same steps beyond their thread time: Python's lock or a busy core, never record time"),
+    (
+        "lock wait",
+        "wall time of the same steps beyond their thread time: Python's lock or a busy core, never record time",
+    ),
     ("GPU idle", "from the end of the token before to the start of this one, by the GPU's own timestamps"),
     ("GPU busy", "from this token's first timestamp to its last, kernels and bubbles together"),
     ("kernels ◇", "time in which at least one kernel of the token ran, read from the clock inside the kernels"),
@@ -32,10 +37,16 @@ FIGURES = (
     ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
     ("TTFT", "time to first token: from sending the message to its first token, prefill included"),
     ("prefill", "prompt tokens fed a second; kept ones were in the KV cache already"),
-    ("GB/s of weights alone", "bytes of weights a token reads, over the median period; KV cache and activations are not counted"),
+    (
+        "GB/s of weights alone",
+        "bytes of weights a token reads, over the median period; KV cache and activations are not counted",
+    ),
     ("a → b, ×", "median period before and after the last change of a setting; × above 1 means faster"),
     ("re-recorded", "tokens since that change for which a command buffer was recorded"),
-    ("memory", "resident memory of this process; bytes allocated on the device (on a software device, part of the former)"),
+    (
+        "memory",
+        "resident memory of this process; bytes allocated on the device (on a software device, part of the former)",
+    ),
     ("process CPU", "of this process over all its threads: 100% is one core"),
 )
 BARS = (
@@ -53,12 +64,14 @@ class HelpScreen(ModalScreen[None]):
     """Closed by Esc, F1 or q."""
 
     CSS_PATH = "help.tcss"
-    BINDINGS = [Binding("escape,f1,q", "dismiss", "Close", key_display="Esc")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss", "Close", key_display="Esc")]
 
     def compose(self) -> ComposeResult:
         """Four tables."""
         with VerticalScroll(id="help"):
-            commands = [(f"/{c.name} {c.argument}".strip(), f"{c.help}  [{c.keys}]" if c.keys else c.help) for c in COMMANDS]
+            commands = [
+                (f"/{c.name} {c.argument}".strip(), f"{c.help}  [{c.keys}]" if c.keys else c.help) for c in COMMANDS
+            ]
             for title, rows in (
                 ("Typing", TYPING),
                 ("Commands  [keys]", commands),

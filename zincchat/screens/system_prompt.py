@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
@@ -13,7 +15,7 @@ class SystemPromptScreen(ModalScreen[str | None]):
     """Returns the new text, or None where the user gave up."""
 
     CSS_PATH = "system_prompt.tcss"
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "keep", "Keep", key_display="Ctrl+S"),
         Binding("escape", "give_up", "Give up", key_display="Esc"),
     ]
