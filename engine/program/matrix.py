@@ -153,9 +153,10 @@ def _choose(cpu: bool, use: Use, type: GGMLQuantizationType, rows: int, cols: in
         defines["OCTETS"] = 2
         return "matvec_rows", defines, _spread(-(-rows // 16))
     # two rows a subgroup halve the reads of x (gate_up has two by itself), where enough subgroups are left
-    defines["ROWS"], defines["SUBGROUPS"] = (2 if use != "gate_up" and rows >= 2048 else 1), 4
+    a_subgroup, subgroups = (2 if use != "gate_up" and rows >= 2048 else 1), 4
+    defines["ROWS"], defines["SUBGROUPS"] = a_subgroup, subgroups
     name = "gate_up_subgroup" if use == "gate_up" else "matvec_subgroup"
-    return name, defines, _spread(-(-rows // (defines["ROWS"] * defines["SUBGROUPS"])))
+    return name, defines, _spread(-(-rows // (a_subgroup * subgroups)))
 
 
 def _spread(groups: int) -> Groups:

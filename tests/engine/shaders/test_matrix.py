@@ -174,9 +174,10 @@ def test_a_token_does_not_depend_on_its_chunk(gpu: Gpu, kernels: Kernels, random
         np.testing.assert_array_equal(result.reshape(-1, rows), together[start:stop])
 
 
-def test_large_vocabulary(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
-    """More rows than one dimension of workgroups holds on a GPU, where a workgroup takes few."""
-    rows, cols = 262_152, 32
+@pytest.mark.parametrize("rows", [4_099, 262_152])
+def test_many_rows(gpu: Gpu, kernels: Kernels, random: np.random.Generator, rows: int) -> None:
+    """Several rows a subgroup, and more workgroups than one dimension may hold."""
+    cols = 32
     raw = random_raw(random, T.Q8_0, rows, cols)
     weight = make_weight(gpu, kernels, raw, T.Q8_0, rows, cols)
     x = activations(random, cols)
