@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)
+_REFERENCE_OR_TABLE = re.compile(r"^ {0,3}\[[^\]]+\]:|^[ |:-]*-[ :]*\|[ |:-]*$", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -48,6 +48,15 @@ class BlockSplitter:
         closed = self._text[self._taken : self._closed]
         self._taken = self._closed
         return closed
+
+    @property
+    def needs_whole_parse(self) -> bool:
+        """Whether adding block after block may differ from parsing the whole text at once.
+
+        A link reference reaches back to earlier blocks, and Textual's Markdown makes cells that do not
+        respond to links where it extends a table.
+        """
+        return _REFERENCE_OR_TABLE.search(self._text) is not None
 
     def take_rest(self) -> str:
         """All text not handed out yet, closed or not."""

@@ -9,14 +9,14 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Markdown, Static
 
-from zincchat.chat.markdown_blocks import REFERENCE, BlockSplitter
+from zincchat.chat.markdown_blocks import BlockSplitter
 
 
 class Reply(Vertical):
     """Closed Markdown blocks, and below them the unfinished one as plain text.
 
     Parsing Markdown at every token costs up to 100 ms in a growing table, so a block is parsed when it is
-    closed. Only a link reference can change earlier blocks: then the whole text is parsed once more at the end.
+    closed, and where a later block could have changed it, the whole text once more at the end.
     """
 
     def __init__(self, speaker: str) -> None:
@@ -87,7 +87,7 @@ class Reply(Vertical):
             if closed := self._splitter.take_closed():
                 await markdown.append(closed)
             self._show_tail(tail, self._splitter.tail.strip("\n"))
-        if REFERENCE.search(self.text):
+        if self._splitter.needs_whole_parse:
             await markdown.update(self.text)
         elif rest := self._splitter.take_rest():
             await markdown.append(rest)

@@ -34,3 +34,15 @@ def test_the_rest_is_handed_out_once() -> None:
     assert splitter.take_closed() == "a\n\n"
     assert splitter.take_rest() == "b"
     assert splitter.take_rest() == splitter.tail == ""
+
+
+def test_references_and_tables_need_a_whole_parse() -> None:
+    for text, needed in (
+        ("a [link][1]\n\n[1]: https://example.org\n", True),
+        ("| a | b |\n| --- | :-: |\n| 1 | 2 |\n", True),
+        ("a | b\n--- | ---\n", True),
+        ("---\n\n- item\n\n[plain] text: x\n", False),
+    ):
+        splitter = BlockSplitter()
+        splitter.feed(text)
+        assert splitter.needs_whole_parse is needed, text
