@@ -88,7 +88,7 @@ def test_matmul(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: G
         raw = random_raw(random, type, rows, cols)
         weight = make_weight(gpu, kernels, raw, type, rows, cols)
         x = activations(random, tokens, cols)
-        y = gpu.poisoned(tokens * rows * 4 + rows * 4)
+        y = gpu.poisoned(tokens * rows * 4 + rows * 4 + 64)
         result = run(gpu, matrix.matmul(kernels, weight, guarded(gpu, x), y, tokens), y)
         assert (result[tokens * rows :].view(np.uint8) == POISON).all(), "wrote past the last token"
         assert_product(result[: tokens * rows], values(raw, type, rows, cols), x)
