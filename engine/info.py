@@ -37,9 +37,8 @@ def describe_model(file: GGUFFile, geometry: Geometry, can_chat: bool) -> ModelI
     for info in file.tensors.values():
         sizes[info.type.name] = sizes.get(info.type.name, 0) + info.size_bytes
         parameters += int(np.prod(info.shape))
-    name = metadata.get("general.name")
     return ModelInfo(
-        name=name if isinstance(name, str) and name.strip() else file.path.stem,
+        name=file.path.stem,  # what people call it; general.name is often a training run's
         path=file.path,
         architecture=str(metadata.get("general.architecture")),
         quantisation=max(sizes, key=lambda kind: sizes[kind]),

@@ -26,7 +26,7 @@ def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["run", "Hi", "--mode", "warp"], ["mode", "'warp'", "rerecord, reuse"]),
+        (["run", "Hi", "--mode", "warp"], ["mode", "'warp'", "rerecord, overlap, reuse, pipelined"]),
         (["run", "Hi", "--barriers", "none"], ["'none'", "every, needed"]),
         (["run", "Hi", "--temperature", "-1"], ["temperature is -1.0", "between 0.0"]),
         (["run", "Hi", "--temperature", "nan"], ["temperature is nan"]),
@@ -44,7 +44,7 @@ def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
         (["run", "--raw", "Hi", "--system", "x"], ["--raw"]),
         (["run", "--raw", ""], ["the prompt is empty"]),
         (["run", "Hi", "--model", "gpt-5"], ["unknown model 'gpt-5'", "smollm2-135m"]),
-        (["bench", "--modes", "reuse,warp"], ["'warp'", "rerecord, reuse"]),
+        (["bench", "--modes", "reuse,warp"], ["'warp'", "rerecord, overlap, reuse, pipelined"]),
         (["bench", "--modes", ""], ["mode ''"]),
         (["bench", "--repeat", "0"], ["--repeat"]),
         (["bench", "--context", "100"], ["--context 100 is too small", "512"]),

@@ -125,4 +125,4 @@ def test_version_and_help(zincchat: Zincchat) -> None:
         outcome = zincchat(*command, "--help")
         assert outcome.code == 0
         assert outcome.out.startswith("Usage: zincchat")
-    assert "[rerecord|reuse]" in zincchat("run", "--help").out.replace("rerecord|reuse", "[rerecord|reuse]")
+    assert "[rerecord|overlap|reuse|pipelined]" in zincchat("run", "--help").out.replace("rerecord|reuse", "[rerecord|reuse]")
