@@ -119,13 +119,14 @@ def test_gate_up_is_two_matvecs_and_silu(
     gate, up = (make_weight(gpu, kernels, raw, type, rows, cols) for raw in (gate_raw, up_raw))
     x_host = random.standard_normal(cols).astype(np.float32) * np.float32(0.3)
     x = gpu.array(x_host)
-    a, b, separate, fused = (gpu.poisoned(rows * 4) for _ in range(4))
+    a, b, separate, fused = (gpu.poisoned(rows * 4 + 64) for _ in range(4))
     silu_mul = Op("silu_mul", kernels.get("silu_mul"), (a, b, separate), (rows,), (1, 1, 1))
     gpu.run(matrix.matvec(kernels, gate, x, a), matrix.matvec(kernels, up, x, b), silu_mul)
     gpu.run(matrix.gate_up(kernels, gate, up, x, fused))
     np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+    assert (gpu.read(fused)[rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
     g, u = (values(raw, type, rows, cols).astype(np.float64) @ x_host for raw in (gate_raw, up_raw))
-    np.testing.assert_allclose(gpu.read(fused), g / (1 + np.exp(-g)) * u, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(gpu.read(fused)[:rows], g / (1 + np.exp(-g)) * u, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("type", [T.F16, T.Q4_1, T.Q6_K], ids=lambda type: type.name)
