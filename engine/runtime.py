@@ -55,7 +55,7 @@ class Runtime:
         cleanup.callback(memory.close)
         kernels = self._kernels = Kernels(device)
         cleanup.callback(kernels.close)
-        jobs = kernel_jobs(kernels, geometry, file, specs)
+        jobs = kernel_jobs(kernels, geometry, file.tensors, specs)
         progress("kernels", 0, len(jobs))
         finished = iter(range(1, len(jobs) + 1))
         kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))

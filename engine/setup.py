@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,20 +13,20 @@ from engine.program import matrix, sample
 from engine.program.lower import SPLIT_TOKENS, Buffers, small_kernels
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Defines, Kernels
-from engine.weights.gguf import GGUFFile
+from engine.weights.gguf import TensorInfo
 from engine.weights.load import TensorSpec, matrix_uses
 
 _FLOAT_BYTES = 4
 
 
 def kernel_jobs(
-    kernels: Kernels, geometry: Geometry, file: GGUFFile, specs: list[TensorSpec]
+    kernels: Kernels, geometry: Geometry, tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]
 ) -> list[tuple[str, Defines, bool]]:
     """Every kernel a model needs, for ``Kernels.prepare``."""
     jobs: list[tuple[str, Defines, bool]] = [("nothing", {}, True)]
     for prefill in (False, True):
         jobs += [(choice.name, choice.defines, False) for choice in small_kernels(kernels, geometry, prefill).values()]
-    jobs += matrix.required_kernels(kernels, matrix_uses(file, specs))
+    jobs += matrix.required_kernels(kernels, matrix_uses(tensors, specs))
     jobs += sample.required_kernels()
     unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}
     return list(unique.values())

@@ -28,7 +28,9 @@ _OPTIONAL = (
     ("v13", "shaderIntegerDotProduct"),
     ("clock", "shaderDeviceClock"),
     ("clock", "shaderSubgroupClock"),
+    ("executables", "pipelineExecutableInfo"),
 )
+_STATISTICS_EXTENSION = "VK_KHR_pipeline_executable_properties"
 _EXTENSIONS = (
     "VK_KHR_shader_clock",
     "VK_KHR_push_descriptor",
@@ -42,15 +44,24 @@ class Device:
     """A VkDevice with its compute queue.
 
     ``binding`` is "addresses" (kernels take buffer addresses in push constants) or "descriptors" (the
-    same kernels built with push descriptors, which the validation layer can follow).
+    same kernels built with push descriptors, which the validation layer can follow). ``statistics`` keeps what
+    the compiler found out about each kernel, for ``engine.vulkan.executables``, where the driver offers it.
     """
 
-    def __init__(self, instance: Instance, wanted: str | int | None = None, binding: str = "addresses") -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        wanted: str | int | None = None,
+        binding: str = "addresses",
+        statistics: bool = False,
+    ) -> None:
         """Raise EngineError where no device fits or a needed feature is missing."""
         self.instance = instance
         self.binding = binding
         self.info, self.physical = instance.choose(wanted)
         self.extensions = self._device_extensions()
+        if not statistics:
+            self.extensions.discard(_STATISTICS_EXTENSION)
         self.features: set[str] = set()
         chain, structures = self._feature_chain()
         lib.vkGetPhysicalDeviceFeatures2(self.physical, chain)
@@ -62,7 +73,8 @@ class Device:
             "VkDeviceQueueCreateInfo*",
             {"sType": 2, "queueFamilyIndex": self.queue_family, "queueCount": 1, "pQueuePriorities": priority},
         )
-        names = [ffi.new("char[]", name.encode()) for name in _EXTENSIONS if name in self.extensions]
+        enabled = (*_EXTENSIONS, _STATISTICS_EXTENSION)
+        names = [ffi.new("char[]", name.encode()) for name in enabled if name in self.extensions]
         if binding == "descriptors" and "VK_KHR_push_descriptor" not in self.extensions:
             raise EngineError(f"{self.info.name} has no push descriptors, which the descriptor build needs")
         name_array = ffi.new("char*[]", names)
@@ -94,6 +106,11 @@ class Device:
         """True where a kernel can read the device clock (VK_KHR_shader_clock, device scope)."""
         return "shaderDeviceClock" in self.features
 
+    @property
+    def keeps_statistics(self) -> bool:
+        """True where kernels are built so that their compile statistics can be read."""
+        return "pipelineExecutableInfo" in self.features
+
     def wait_idle(self) -> None:
         """Block until the queue has finished everything."""
         check(lib.vkDeviceWaitIdle(self.handle), "waiting for the device")
@@ -115,9 +132,14 @@ class Device:
         v12 = ffi.new("VkPhysicalDeviceVulkan12Features*", {"sType": 51, "pNext": v13})
         v11 = ffi.new("VkPhysicalDeviceVulkan11Features*", {"sType": 49, "pNext": v12})
         v10 = ffi.new("VkPhysicalDeviceFeatures2*", {"sType": 1000059000, "pNext": v11})
-        if "VK_KHR_shader_clock" in self.extensions:
-            v13.pNext = clock
-        return v10, {"v10": v10.features, "v11": v11, "v12": v12, "v13": v13, "clock": clock}
+        executables = ffi.new("VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR*", {"sType": 1000269000})
+        last = v13
+        for extension, structure in (("VK_KHR_shader_clock", clock), (_STATISTICS_EXTENSION, executables)):
+            if extension in self.extensions:
+                last.pNext = structure
+                last = structure
+        parts = {"v10": v10.features, "v11": v11, "v12": v12, "v13": v13, "clock": clock, "executables": executables}
+        return v10, parts
 
     def _select_features(self, structures: dict[str, Any]) -> None:
         """Note what the device offers, then leave only the wanted features enabled in the chain."""

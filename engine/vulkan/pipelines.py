@@ -203,6 +203,7 @@ class Kernels:
         )
         create = ffi.new("VkComputePipelineCreateInfo*")
         create.sType, create.layout, create.basePipelineIndex = 29, kernel.layout, -1
+        create.flags = 0x40 if self.device.keeps_statistics else 0  # CAPTURE_STATISTICS
         stage = create.stage
         stage.sType, stage.stage, stage.module, stage.pName = 18, 0x20, module[0], entry
         if fixed_subgroup and "subgroupSizeControl" in self.device.features and not self.device.is_cpu:

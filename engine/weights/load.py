@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,7 @@ def load(
     weights = Weights()
     total = sum(file.tensors[spec.name].size_bytes for spec in specs)
     done = 0
-    for group in _groups(file, specs):
+    for group in stack_groups(file.tensors, specs):
         _load_group(file, group, memory, layout, weights)
         done += sum(file.tensors[spec.name].size_bytes for spec in group)
         file.release()
@@ -80,28 +80,25 @@ def load(
     return weights
 
 
-def matrix_uses(file: GGUFFile, specs: list[TensorSpec]) -> list[tuple[Use, GGMLQuantizationType, int, int]]:
+def matrix_uses(
+    tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]
+) -> list[tuple[Use, GGMLQuantizationType, int, int]]:
     """(use, type, rows, cols) of every matrix and every stack."""
     uses = []
-    for group in _groups(file, specs):
+    for group in stack_groups(tensors, specs):
         shapes = [spec.shape for spec in group if len(spec.shape) == 2]
         shapes += [(sum(shape[0] for shape in shapes), shapes[0][1])] if len(shapes) > 1 else []
-        kind = file.tensors[group[0].name].type
+        kind = tensors[group[0].name].type
         uses += [(use, kind, *shape) for shape in shapes for use in group[0].uses]
     return uses
 
 
-def _groups(file: GGUFFile, specs: list[TensorSpec]) -> Iterator[list[TensorSpec]]:
+def stack_groups(tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]) -> Iterator[list[TensorSpec]]:
     """Runs of neighbours that share a stack and a type; everything else alone."""
     group: list[TensorSpec] = []
     for spec in specs:
         last = group[-1] if group else None
-        if (
-            last
-            and spec.stack
-            and last.stack == spec.stack
-            and _stackable(file.tensors[last.name], file.tensors[spec.name])
-        ):
+        if last and spec.stack and last.stack == spec.stack and _stackable(tensors[last.name], tensors[spec.name]):
             group.append(spec)
             continue
         if group:
