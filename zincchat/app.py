@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
@@ -24,6 +25,7 @@ from zincchat.commands import Commands
 from zincchat.engine_thread import EngineThread, ReplyRequest
 from zincchat.options import ChatOptions
 from zincchat.panel.token_history import Settings
+from zincchat.panel.units import model_label
 from zincchat.panel_controller import PanelController
 from zincchat.widgets.load_line import LoadLine
 from zincchat.widgets.panel_line import PanelLine
@@ -46,7 +48,7 @@ class ChatApp(App[None]):
     """
 
     TITLE = "zincchat"
-    CSS_PATH: ClassVar[list[str]] = [
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
         "app.tcss",
         *(
             f"widgets/{name}.tcss"
@@ -250,9 +252,7 @@ class ChatApp(App[None]):
         garbage.settle()
         self.panel.loaded(event, Settings(event.mode, event.fusion, event.barriers))
         software = '\nThis is a software device: its "GPU" is this CPU.' if event.device.is_software else ""
-        self.query_one(Transcript).show_device(
-            f"{event.model.name} {event.model.quantisation} on {event.device.name}{software}"
-        )
+        self.query_one(Transcript).show_device(f"{model_label(event.model)} on {event.device.name}{software}")
         if self.replying:
             self.say("")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from zincchat.app import ChatApp
 from zincchat.options import ChatOptions
 
-PROMPTS = ("What is a GPU? Answer in a short paragraph, then list three uses.",)
-TOKENS_BEFORE_FLIP = 90
-MAX_TOKENS = 102
+PROMPTS = ("Explain how a computer draws a picture, step by step.",)
+TOKENS_BEFORE_FLIP = 120
+MAX_TOKENS = 134
 PATIENCE_S = 300
 _WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
@@ -28,10 +28,12 @@ async def take(
     path: Path,
     size: tuple[int, int] = (140, 42),
     prompts: Sequence[str] = PROMPTS,
+    tokens_before_flip: int = TOKENS_BEFORE_FLIP,
 ) -> None:
-    """Chat through ``prompts``, flip the mode once in the last reply, and write the screen to ``path`` as SVG.
+    """Chat through ``prompts`` and write the screen to ``path`` as SVG.
 
-    Raises RuntimeError with the app's own line where the model cannot be loaded, TimeoutError after five minutes.
+    The mode is flipped once, ``tokens_before_flip`` tokens into the last reply. Raises RuntimeError with the
+    app's own line where the model cannot be loaded, TimeoutError after five minutes.
     """
     app = app_factory()
     deadline_s = time.monotonic() + PATIENCE_S
@@ -49,7 +51,7 @@ async def take(
         for number, prompt in enumerate(prompts, 1):
             app.send(prompt)
             if number == len(prompts):
-                await wait_for(lambda: not app.replying or len(app.panel.view.history.tokens) >= TOKENS_BEFORE_FLIP)
+                await wait_for(lambda: not app.replying or len(app.panel.view.history.tokens) >= tokens_before_flip)
                 settings = app.panel.view.settings
                 app.commands.run("mode", "reuse" if settings and settings.mode == "rerecord" else "rerecord")
             reply = app.last_reply

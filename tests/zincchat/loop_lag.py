@@ -10,6 +10,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from tests.zincchat.fake_engine import opener
 from zincchat.app import ChatApp
@@ -19,17 +22,17 @@ from zincchat.panel.statistics import Summary, summarise
 PROBE_S = 0.005
 
 
-async def measure(seconds: float, token_s: float, size: tuple[int, int]) -> tuple[Summary, Summary]:
+async def measure(seconds: float, open_engine: Callable[..., Any], size: tuple[int, int]) -> tuple[Summary, Summary]:
     """Lateness of the loop, and its own CPU time, in milliseconds while one reply streams for ``seconds``."""
-    app = ChatApp(opener(token_s=token_s, repeat=True), ChatOptions())
+    app = ChatApp(open_engine, ChatOptions())
     late_ms: list[float] = []
     cpu_ms: list[float] = []
     async with app.run_test(size=size) as pilot:
         while app.panel.view.engine is None:
             await pilot.pause(0.02)
-        app.send("Explain pipeline barriers with tables and code.")
+        app.send("Write a long story about a computer, in many chapters.")
         end = time.perf_counter() + seconds
-        while (started := time.perf_counter()) < end:
+        while (started := time.perf_counter()) < end and app.replying:
             cpu_started = time.thread_time()
             await asyncio.sleep(PROBE_S)
             late_ms.append((time.perf_counter() - started - PROBE_S) * 1000)
@@ -55,10 +58,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--tok-s", type=float, default=100)
+    parser.add_argument("--model", help="a GGUF file: measure with the real engine instead of the fake one")
     parser.add_argument("--size", default="140x42")
     arguments = parser.parse_args()
     width, height = (int(side) for side in arguments.size.split("x"))
-    late, cpu = asyncio.run(measure(arguments.seconds, 1 / arguments.tok_s, (width, height)))
+    open_engine: Callable[..., Any] = opener(token_s=1 / arguments.tok_s, repeat=True)
+    if arguments.model:
+        from engine import Engine
+
+        open_engine = partial(Engine.open, arguments.model, mode="rerecord")
+    late, cpu = asyncio.run(measure(arguments.seconds, open_engine, (width, height)))
     print(f"loop lateness p50 {late.p50:.1f} ms, p95 {late.p95:.1f} ms, max {late.maximum:.0f} ms, n {late.n}")
     print(f"loop CPU time    p50 {cpu.p50:.1f} ms, p95 {cpu.p95:.1f} ms, max {cpu.maximum:.0f} ms")
 

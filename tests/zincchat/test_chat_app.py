@@ -11,10 +11,12 @@ from textual.widgets import Markdown
 from engine import MODES
 from tests.zincchat.app_driver import chatting
 from tests.zincchat.fake_engine import ANSWER
+from zincchat.chat.slash import COMMANDS
 from zincchat.options import ChatOptions
 from zincchat.screens.help import HelpScreen
 from zincchat.widgets.load_line import LoadLine
 from zincchat.widgets.prompt import Prompt
+from zincchat.widgets.transcript import Transcript
 
 
 async def test_a_message_streams_its_reply() -> None:
@@ -260,6 +262,29 @@ async def test_help_explains_keys_and_figures_and_leaves() -> None:
         await chat.pilot.press("escape")
         await chat.pilot.pause()
         assert not isinstance(chat.app.screen, HelpScreen)
+
+
+async def test_the_palette_offers_every_command() -> None:
+    async with chatting() as chat:
+        offered = {entry.title: entry.callback for entry in chat.app.get_system_commands(chat.app.screen)}
+        assert {f"/{command.name}" for command in COMMANDS} <= offered.keys()
+        offered["/fusion"]()
+        await chat.pilot.pause()
+        assert chat.engine.fusion is False
+
+
+async def test_page_keys_scroll_the_chat_from_the_prompt() -> None:
+    async with chatting(answer=ANSWER * 4) as chat:
+        await chat.ask("go")
+        transcript = chat.app.query_one(Transcript)
+        bottom = transcript.scroll_y
+        assert bottom == transcript.max_scroll_y > 0
+        await chat.pilot.press("pageup")
+        await chat.pilot.pause()
+        assert transcript.scroll_y < bottom
+        await chat.pilot.press("pagedown")
+        await chat.pilot.pause()
+        assert transcript.scroll_y == bottom
 
 
 async def test_leaving_in_mid_reply_closes_the_engine() -> None:

@@ -13,7 +13,7 @@ from zincchat.screenshot import take
 
 async def test_the_picture_shows_the_chat_and_a_flip(tmp_path: Path) -> None:
     path = tmp_path / "docs" / "picture.svg"
-    await take(lambda: ChatApp(opener(token_s=0.005)), path, prompts=["A question?"])  # type: ignore[arg-type]
+    await take(lambda: ChatApp(opener(token_s=0.005)), path, prompts=["A question?"], tokens_before_flip=30)  # type: ignore[arg-type]
     text = path.read_text(encoding="utf-8").replace("&#160;", " ")
     assert "question?" in text
     assert "software device" in text

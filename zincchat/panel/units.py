@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine import ModelInfo
+
 
 def ms(time_us: float) -> str:
     """Microseconds as milliseconds with three significant figures at most: 0.61, 36.2, 412."""
@@ -25,3 +30,8 @@ def gauge(part: float, whole: float, width: int) -> str:
     """A bar of ``width`` cells filled to ``part`` of ``whole``."""
     filled = min(width, max(0, round(part / whole * width))) if whole else 0
     return "▓" * filled + "░" * (width - filled)
+
+
+def model_label(model: ModelInfo) -> str:
+    """The model's name with its quantisation, which many names hold already."""
+    return model.name if model.quantisation in model.name else f"{model.name} {model.quantisation}"

@@ -41,7 +41,7 @@ FIGURES = (
         "GB/s of weights alone",
         "bytes of weights a token reads, over the median period; KV cache and activations are not counted",
     ),
-    ("a → b, ×", "median period before and after the last change of a setting; × above 1 means faster"),
+    ("a → b, ×", "median period before and after the last change of a setting, and how many times faster or slower"),
     ("re-recorded", "tokens since that change for which a command buffer was recorded"),
     (
         "memory",
@@ -52,7 +52,10 @@ FIGURES = (
 BARS = (
     ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
     ("S submit", "CPU patches the parameters and submits (thread time)"),
-    ("W GPU idle otherwise", "the GPU idles for another reason: read-back, Python, waking up"),
+    (
+        "W GPU idle otherwise",
+        "the GPU idles for another reason, from the end of the token before: read-back, Python, waking up",
+    ),
     ("G GPU busy", "the GPU's time of a clean token, which does not tell kernels from bubbles"),
     ("K kernels, B bubbles", "the same of a stamped token ◇"),
     ("· and ┊", "rest of the period that none of the above explains, and its end"),

@@ -79,12 +79,13 @@ class Figures(LineView):
         change = self.view.history.change()
         if change is None:
             return [[("F2, F3 and F4 change a setting:", "dim")], [("  the token before and after shows here", "dim")]]
-        ratio, verdict = (change.ratio, "faster") if change.ratio >= 1 else (1 / change.ratio, "slower")
+        speed = f"×{max(change.ratio, 1 / change.ratio):.2f}"
+        speed = "no change" if speed == "×1.00" else f"{speed} {'faster' if change.ratio > 1 else 'slower'}"
         return [
             [(change.words, "yellow")],
             [
                 (f"  {ms(change.before_us)} → {ms(change.after_us)} ms", "bold yellow"),
-                (f" p50, ×{ratio:.2f} {verdict}, n {change.before_n:,} and {change.after_n:,}", "yellow"),
+                (f" p50, {speed}, n {change.before_n:,} and {change.after_n:,}", "yellow"),
             ],
         ]
 

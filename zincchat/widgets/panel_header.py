@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zincchat.panel.units import model_label
 from zincchat.panel.view import PanelView
 from zincchat.widgets.line_view import Line, LineView
 
@@ -34,7 +35,7 @@ class PanelHeader(LineView):
         first = [(" · ".join(view.settings.words()), "bold cyan")]
         if view.frozen:
             first += [("  ", ""), ("FROZEN: F8 goes on", "bold black on yellow")]
-        lines = [first, [(f"{view.engine.model.name} {view.engine.model.quantisation}", "bold")]]
+        lines = [first, [(model_label(view.engine.model), "bold")]]
         lines.append([(view.engine.device.name, "")])
         if view.engine.device.is_software:
             lines.append([(SOFTWARE_NOTE, "bold yellow")])
