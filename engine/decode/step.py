@@ -155,6 +155,8 @@ def launch(recording: Recording, request: Request, watch: Stopwatch, rerecorded:
 def land(flight: Flight) -> Step:
     """Wait for a submitted token and read it back."""
     recording, watch = flight.recording, flight.watch
+    if (calibration := recording.commands.device.calibration) is not None:
+        calibration.refresh()  # while the GPU is busy, and in no step's time
     watch.restart()
     recording.commands.wait()
     finished_ns = watch.lap("wait")

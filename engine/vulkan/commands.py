@@ -47,7 +47,6 @@ class CommandBuffer:
         check(lib.vkCreateQueryPool(handle, queries, NULL, query_pool), "creating a query pool")
         self._queries = query_pool[0]
         self._ticks = ffi.new("uint64_t[2]")
-        self._mask = (1 << device.timestamp_bits) - 1
         self._begin_info = ffi.new("VkCommandBufferBeginInfo*", {"sType": 42})
         self._submit_info = ffi.new(
             "VkSubmitInfo*", {"sType": 4, "commandBufferCount": 1, "pCommandBuffers": self._buffers}
@@ -75,6 +74,11 @@ class CommandBuffer:
     def update(self, target: Slice, data: bytes) -> None:
         """Set up to 64 KiB of a slice from inside the buffer (a multiple of 4 bytes), visible to later ops."""
         lib.vkCmdUpdateBuffer(self.handle, target.buffer, target.offset, len(data), ffi.from_buffer(data))
+        self._pipeline_barrier(_TRANSFER_STAGE, _COMPUTE_STAGE, self._update_barrier)
+
+    def fill(self, target: Slice, word: int) -> None:
+        """Set a slice (a multiple of 4 bytes) to a repeated 32-bit word from inside the buffer."""
+        lib.vkCmdFillBuffer(self.handle, target.buffer, target.offset, target.size, word)
         self._pipeline_barrier(_TRANSFER_STAGE, _COMPUTE_STAGE, self._update_barrier)
 
     def copy_now(self, source: Slice, target: Slice) -> None:
@@ -128,12 +132,11 @@ class CommandBuffer:
         return bool(lib.vkGetFenceStatus(self.device.handle, self._fence) == 0)
 
     def ticks_ns(self) -> tuple[float, float]:
-        """Device time (ns, the device's own epoch) of the start and end of the work that just finished."""
+        """Device time (ns, as Device.timestamp_ns counts) of the start and end of the work that just finished."""
         flags = 1 | 2  # 64 bits, wait
         result = lib.vkGetQueryPoolResults(self.device.handle, self._queries, 0, 2, 16, self._ticks, 8, flags)
         check(result, "reading timestamps")
-        period = self.device.timestamp_period_ns
-        return (self._ticks[0] & self._mask) * period, (self._ticks[1] & self._mask) * period
+        return self.device.timestamp_ns(self._ticks[0]), self.device.timestamp_ns(self._ticks[1])
 
     def close(self) -> None:
         """Destroy the buffer; it may not be pending."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
+from engine.vulkan.calibration import open_calibration
 from engine.vulkan.instance import Instance
 
 _COMPUTE = 2
@@ -95,6 +96,8 @@ class Device:
         queue_handle = ffi.new("VkQueue*")
         lib.vkGetDeviceQueue(self.handle, self.queue_family, 0, queue_handle)
         self.queue = queue_handle[0]
+        self._first_ticks: int | None = None
+        self.calibration = open_calibration(self)
 
     @property
     def is_cpu(self) -> bool:
@@ -110,6 +113,12 @@ class Device:
     def keeps_statistics(self) -> bool:
         """True where kernels are built so that their compile statistics can be read."""
         return "pipelineExecutableInfo" in self.features
+
+    def timestamp_ns(self, ticks: int) -> float:
+        """Nanoseconds of a timestamp after the first one seen: as a float, the device's own epoch costs precision."""
+        if self._first_ticks is None:
+            self._first_ticks = ticks
+        return ((ticks - self._first_ticks) & ((1 << self.timestamp_bits) - 1)) * self.timestamp_period_ns
 
     def wait_idle(self) -> None:
         """Block until the queue has finished everything."""

@@ -1,0 +1,69 @@
+"""The device's clock on the host's: readings lie between two looks at the host's clock, and intervals agree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.vulkan.calibration import Calibration, HostAxis
+from tests.engine.gpu import Gpu
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Gpu]:
+    with Gpu() as opened:
+        if opened.device.calibration is None:
+            pytest.skip("this driver offers no calibrated timestamps")
+        yield opened
+
+
+@pytest.fixture
+def calibration(gpu: Gpu) -> Calibration:
+    found = gpu.device.calibration
+    assert found is not None
+    return found
+
+
+def test_a_reading_is_on_the_clock_of_perf_counter(calibration: Calibration) -> None:
+    before = time.perf_counter_ns()
+    reading = calibration.read()
+    after = time.perf_counter_ns()
+    assert before - reading.deviation_ns <= reading.host_ns <= after + reading.deviation_ns
+    assert 0 <= reading.deviation_ns < 1_000_000
+
+
+def test_gpu_work_lies_between_its_submit_and_its_fence(gpu: Gpu, calibration: Calibration) -> None:
+    gpu.run()
+    before = time.perf_counter_ns()
+    gpu.run()
+    after = time.perf_counter_ns()
+    start, end = (calibration.axis.to_host_ns(ns) for ns in gpu.commands.ticks_ns())
+    deviation = calibration.axis.deviation_ns
+    assert deviation is not None
+    assert before - deviation <= start <= end <= after + deviation
+
+
+def test_it_is_read_again_once_a_second_and_measures_the_rate(
+    calibration: Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibration.refresh()
+    first = calibration.axis
+    calibration.refresh()
+    assert calibration.axis is first
+    monkeypatch.setattr("engine.vulkan.calibration._EVERY_NS", 150_000_000)
+    time.sleep(0.2)
+    calibration.refresh()
+    second = calibration.axis
+    assert second is not first
+    assert second.host_ns - first.host_ns >= 0.2 * SECOND_NS
+    assert second.rate == pytest.approx(1, abs=1e-3)
+
+
+def test_an_axis_maps_device_time_by_its_rate() -> None:
+    axis = HostAxis(device_ns=1000.0, host_ns=50_000, rate=1.5, deviation_ns=3)
+    assert axis.to_host_ns(1000.0) == 50_000
+    assert axis.to_host_ns(1010.0) == 50_015
