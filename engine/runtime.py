@@ -8,7 +8,7 @@ from types import ModuleType
 
 from engine.decode import MODE_CLASSES
 from engine.decode.first import First
-from engine.decode.program import ProgramBuilder, Settings, Slot
+from engine.decode.program import Settings, Slot
 from engine.decode.state import STEP_BYTES, initial_state
 from engine.decode.step import Mode, Request, Resources, Step
 from engine.models.config import Geometry
@@ -18,10 +18,8 @@ from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
 from engine.program.matrix import layout
-from engine.program.op import Op
-from engine.program.sample import sample, scratch_bytes
 from engine.progress import Progress
-from engine.setup import allocate_buffers, kernel_jobs
+from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.vulkan.clocks import kernel_clock
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
@@ -65,22 +63,13 @@ class Runtime:
         buffers = allocate_buffers(memory, geometry, context, table, chunk_tokens(device.is_cpu))
         activations = ActivationBuffers(memory, geometry, chunk_tokens(device.is_cpu))
         single = Activations(activations, 1)
-        scratch = memory.allocate(scratch_bytes(geometry.vocab))
-
-        def sampling(slot: Slot, advance: int) -> list[Op]:
-            logits, vocab = single.logits, geometry.vocab
-            return sample(kernels, logits, vocab, slot.step, buffers.state, slot.readback, scratch, advance)
+        sampling = sampler(memory, kernels, geometry.vocab, single, buffers)
 
         def new_slot() -> Slot:
             return Slot(memory.allocate(STEP_BYTES, "upload"), memory.allocate(16, "readback"))
 
-        builder = self.builder = ProgramBuilder(
-            lambda: model.layers(geometry, weights, single) + model.head(geometry, weights, single),
-            lambda slot: sampling(slot, 1),
-            Lowering(kernels, geometry, buffers, context),
-            weights.stacks,
-            single.spans,
-        )
+        lowering = Lowering(kernels, geometry, buffers, context)
+        builder = self.builder = decode_builder(model, weights, single, lowering, sampling)
         self._slot = new_slot()
         self._resources = Resources(device, kernels, builder, Stamps(memory), new_slot)
         self._modes: dict[str, Mode] = {}

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.decode.program import ProgramBuilder, Slot
 from engine.decode.state import STATE_BYTES
 from engine.models.config import Geometry
 from engine.program import matrix, sample
-from engine.program.lower import SPLIT_TOKENS, Buffers, small_kernels
+from engine.program.activations import Activations
+from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, small_kernels
+from engine.program.op import Op
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Defines, Kernels
 from engine.weights.gguf import TensorInfo
-from engine.weights.load import TensorSpec, matrix_uses
+from engine.weights.load import TensorSpec, Weights, matrix_uses
 
 _FLOAT_BYTES = 4
+
+Sampler = Callable[[Slot, int], list[Op]]  # the ops that sample into a slot, the position first growing by the number
 
 
 def kernel_jobs(
@@ -53,4 +59,29 @@ def allocate_buffers(
         v_cache=tuple(memory.allocate(cache_bytes) for _ in range(g.layers)),
         parts=memory.allocate(splits * g.q_size * _FLOAT_BYTES),
         sums=memory.allocate(splits * g.heads * 2 * _FLOAT_BYTES),
+    )
+
+
+def sampler(memory: Memory, kernels: Kernels, vocab: int, activations: Activations, buffers: Buffers) -> Sampler:
+    """What chooses an id from ``activations.logits``. Raise EngineError where memory is out."""
+    scratch = memory.allocate(sample.scratch_bytes(vocab))
+
+    def ops(slot: Slot, advance: int) -> list[Op]:
+        step, readback = slot
+        return sample.sample(kernels, activations.logits, vocab, step, buffers.state, readback, scratch, advance)
+
+    return ops
+
+
+def decode_builder(
+    model: ModuleType, weights: Weights, activations: Activations, lowering: Lowering, sampling: Sampler
+) -> ProgramBuilder:
+    """The builder of one token's programs; ``activations`` are those of one token."""
+    geometry = lowering.g
+    return ProgramBuilder(
+        lambda: model.layers(geometry, weights, activations) + model.head(geometry, weights, activations),
+        lambda slot: sampling(slot, 1),
+        lowering,
+        weights.stacks,
+        activations.spans,
     )
