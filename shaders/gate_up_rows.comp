@@ -35,12 +35,11 @@ void kernel() {
     float gates[8], ups[8];
     [[unroll]] for (uint r = 0u; r < 8u; ++r) gates[r] = ups[r] = 0.0;
     for (uint block = 0u; block < blocks; ++block) {
-        const vec4 xs = lane_x(block, lane);
-        const float total = (xs.x + xs.y) + (xs.z + xs.w);
+        const LaneX v = lane_x(block, lane);
         [[unroll]] for (uint r = 0u; r < 8u; ++r)
-            gates[r] = add_block(gates[r], group_base(group, r, blocks, 0u), block, lane, xs, total);
+            gates[r] = add_block(gates[r], group_base(group, r, blocks, 0u), block, lane, v);
         [[unroll]] for (uint r = 0u; r < 8u; ++r)
-            ups[r] = add_block(ups[r], group_base(group, r, blocks, 1u), block, lane, xs, total);
+            ups[r] = add_block(ups[r], group_base(group, r, blocks, 1u), block, lane, v);
     }
     const float gate = lane_total(gates, lane), up = lane_total(ups, lane);
     const uint row = group * 8u + lane;

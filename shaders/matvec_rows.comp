@@ -32,12 +32,11 @@ void kernel() {
     [[unroll]] for (uint k = 0u; k < OCTETS; ++k)
         [[unroll]] for (uint r = 0u; r < 8u; ++r) sums[k][r] = 0.0;
     for (uint block = 0u; block < blocks; ++block) {
-        const vec4 xs = lane_x(block, lane);
-        const float total = (xs.x + xs.y) + (xs.z + xs.w);
+        const LaneX v = lane_x(block, lane);
         [[unroll]] for (uint k = 0u; k < OCTETS; ++k) {
             const uint group = min(first + k, last);
             [[unroll]] for (uint r = 0u; r < 8u; ++r)
-                sums[k][r] = add_block(sums[k][r], group_base(group, r, blocks, 0u), block, lane, xs, total);
+                sums[k][r] = add_block(sums[k][r], group_base(group, r, blocks, 0u), block, lane, v);
         }
     }
     [[unroll]] for (uint k = 0u; k < OCTETS; ++k) {

@@ -9,7 +9,7 @@ of tensors of one type and width, laid end to end, are the planes of the tensors
 multiples of 8).
 
 - "cpu": [group of 8 rows][block][row][unit], a block's quads in order (as in Q4_0), and for each group and block the
-  eight rows' high bits and scales.
+  eight rows' high bits and scales. Words of four-bit types have their highest bit flipped (lanes_cpu.glsl says why).
 - "gpu": [row][unit], with each tile of 8 blocks transposed (shaders/include/layout_gpu.glsl says why): place p of unit
   l is quad l of block p. Behind the last whole tile, and for floats, quads are in order. For each row its high bits,
   unit by unit, then its scales.
@@ -45,6 +45,7 @@ _UNITS = {_T.F32: 8, _T.F16: 4, _T.BF16: 4, _T.Q8_0: 2}  # 16-byte units a block
 # words of scales for 8 rows of a block ("cpu"); of 8 blocks for the K types
 _GROUP_WORDS = {_T.Q4_0: 4, _T.Q4_1: 8, _T.Q5_0: 12, _T.Q5_1: 16, _T.Q8_0: 4, _T.Q4_K: 32, _T.Q6_K: 164}
 _DUMMY_SCALES_BYTES = 16
+_FLIPPED = (_T.Q4_0, _T.Q4_1, _T.Q4_K)  # in the "cpu" layout a unit's words have their highest bit flipped
 _HALF = np.dtype("<u2")
 _WORD = np.dtype("<u4")
 # (word, shift) of the quad at each place, and the mask of its bits: Q5's fifth bits, Q6_K's bits 4 and 5
@@ -101,6 +102,8 @@ def repack(raw: Bytes, type: GGMLQuantizationType, rows: int, cols: int, layout:
         words = scales[start // 8 * scale_step :][: len(source) * scale_step // 8]
         if layout == "cpu":
             _write_cpu(units, words, fields)
+            if type in _FLIPPED:
+                units.view(_WORD)[...] ^= np.uint32(0x80000000)
         else:
             _transpose_fields(fields, type)
             _write_gpu(units, words, fields)

@@ -135,7 +135,8 @@ vec4 unit_quad(uvec4 unit, uvec2 high, uint p) {
         | ((bits << 12) & 0x300000u) | ((bits << 16) & 0x30000000u));
 #elif defined(CPU_DEVICE)
     // no byte-to-float conversion there: a shift and a mask an element is the shortest
-    return vec4(ivec4((uvec4(word) >> (uvec4(0u, 8u, 16u, 24u) + shift)) & 15u));
+    // its highest bit is stored flipped: see lanes_cpu.glsl
+    return vec4(ivec4((uvec4(word ^ 0x80000000u) >> (uvec4(0u, 8u, 16u, 24u) + shift)) & 15u));
 #else
     return byte_floats((word >> shift) & 0x0f0f0f0fu);
 #endif

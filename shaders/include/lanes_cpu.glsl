@@ -1,6 +1,14 @@
 // Weights for kernels where eight lanes share a block of one row, four columns each: on a software device everything
 // but the last shift is then scalar work, which costs an eighth of work on lanes.
 
+#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q4_K
+// A nibble is not shifted down but masked where it is, which makes it 16^lane times too large; x makes up for that,
+// exactly. Lane 7's is then the sign as well: repack stores it flipped, so that what is read there is q - 8.
+#define IN_PLACE 1
+#else
+#define IN_PLACE 0
+#endif
+
 // the column of a block that a lane (0-7) takes in step s (0-3)
 uint lane_column(uint lane, uint s) {
 #if WEIGHT_TYPE == WEIGHT_F32 || WEIGHT_TYPE == WEIGHT_Q8_0
@@ -18,7 +26,7 @@ float lane_byte(uint low, uint high, uint lane) {
 }
 #endif
 
-// a lane's four q of a block
+// a lane's four q of a block; with IN_PLACE times 16^lane, and less 8 in lane 7
 vec4 lane_quants(RowBase base, uint block, uint lane) {
     const uint at = unit_index(base, block * UNITS);
 #if WEIGHT_TYPE == WEIGHT_F32
@@ -37,7 +45,11 @@ vec4 lane_quants(RowBase base, uint block, uint lane) {
     const uvec4 a = QUANT(base, at), b = QUANT(base, at + 1u);
     return vec4(lane_byte(a.x, a.y, lane), lane_byte(a.z, a.w, lane), lane_byte(b.x, b.y, lane), lane_byte(b.z, b.w, lane));
 #else
+#if IN_PLACE
+    uvec4 q = QUANT(base, at) & (15u << (lane * 4u));
+#else
     uvec4 q = (QUANT(base, at) >> (lane * 4u)) & 15u;
+#endif
 #if WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q5_1
     const uint bits = load_high(base, block).x >> lane;
     q |= uvec4(bits << 4, bits >> 4, bits >> 12, bits >> 20) & 16u;

@@ -22,27 +22,44 @@
 #define LANE gl_LocalInvocationIndex
 #endif
 
-// x of the columns that lane_column gives a lane: scalar loads and constant blends
+// the lane's one of eight scalars: blends by constants
 float pick(uint lane, float a, float b, float c, float d, float e, float f, float g, float h) {
     const float low = lane < 2u ? (lane == 0u ? a : b) : (lane == 2u ? c : d);
     const float high = lane < 6u ? (lane == 4u ? e : f) : (lane == 6u ? g : h);
     return lane < 4u ? low : high;
 }
 
-vec4 lane_x(uint block, uint lane) {
+// What a lane multiplies a block of each row by: x of its columns, their sum, and what its products start from.
+struct LaneX {
+    vec4 x;
+    float total;
+    float start;
+};
+
+LaneX lane_x(uint block, uint lane) {
     float v[32];
     [[unroll]] for (uint i = 0u; i < 32u; ++i) v[i] = X_AT(block * 32u + i);
-    vec4 result;
+    vec4 x;
     [[unroll]] for (uint s = 0u; s < 4u; ++s)
-        result[s] = pick(lane, v[lane_column(0u, s)], v[lane_column(1u, s)], v[lane_column(2u, s)], v[lane_column(3u, s)],
+        x[s] = pick(lane, v[lane_column(0u, s)], v[lane_column(1u, s)], v[lane_column(2u, s)], v[lane_column(3u, s)],
             v[lane_column(4u, s)], v[lane_column(5u, s)], v[lane_column(6u, s)], v[lane_column(7u, s)]);
-    return result;
+    const float total = (x.x + x.y) + (x.z + x.w);
+#if IN_PLACE
+    return LaneX(x * uintBitsToFloat((127u - 4u * lane) << 23), total, lane == 7u ? 8.0 * total : 0.0);
+#else
+    return LaneX(x, total, 0.0);
+#endif
 }
 
-// one block of a row: x as lane_x gives it, total its sum
-float add_block(float sum, RowBase base, uint block, uint lane, vec4 xs, float total) {
+// one block of a row
+float add_block(float sum, RowBase base, uint block, uint lane, LaneX v) {
     const vec4 q = lane_quants(base, block, lane);
-    const float product = fma(q.w, xs.w, fma(q.z, xs.z, fma(q.y, xs.y, q.x * xs.x)));
+#if IN_PLACE
+    const float first = fma(q.x, v.x.x, v.start);
+#else
+    const float first = q.x * v.x.x;
+#endif
+    const float product = fma(q.w, v.x.w, fma(q.z, v.x.z, fma(q.y, v.x.y, first)));
 #if defined(PLAIN)
     return sum + product;
 #else
@@ -50,7 +67,7 @@ float add_block(float sum, RowBase base, uint block, uint lane, vec4 xs, float t
 #if defined(NO_MIN)
     return fma(scale.x, product, sum);
 #else
-    return fma(scale.y, total, fma(scale.x, product, sum));
+    return fma(scale.y, v.total, fma(scale.x, product, sum));
 #endif
 #endif
 }
