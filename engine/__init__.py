@@ -6,12 +6,14 @@ from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
 from engine.profile.records import TokenTiming
+from engine.program.fusion import PASSES as FUSION_PASSES
 from engine.program.schedule import BARRIERS
 from engine.session import PrefillStats, Session, Token
 from engine.vulkan.instance import DeviceInfo, list_devices, set_loader_environment
 
 __all__ = [
     "BARRIERS",
+    "FUSION_PASSES",
     "MODES",
     "Cancelled",
     "DeviceInfo",

@@ -14,6 +14,7 @@ from engine.decode.sampling import Sampling
 from engine.errors import EngineError
 from engine.info import describe_model
 from engine.models import architecture
+from engine.program.fusion import PASSES
 from engine.program.schedule import BARRIERS
 from engine.progress import Progress, no_progress
 from engine.runtime import Runtime
@@ -45,7 +46,7 @@ class Engine:
         device: str | int | None = None,
         context: int | None = None,
         mode: str = "reuse",
-        fusion: bool = True,
+        fusion: bool | Iterable[str] = True,
         barriers: str = "needed",
         progress: Progress | None = None,
         *,
@@ -122,12 +123,17 @@ class Engine:
 
     @property
     def fusion(self) -> bool:
-        """Whether the fusion passes run; setting it takes effect at the next token boundary."""
-        return self._fusion
+        """Whether fusion passes run; set it to True, False or names of FUSION_PASSES, from the next token on."""
+        return bool(self._passes)
 
     @fusion.setter
-    def fusion(self, value: bool) -> None:
-        self._fusion = bool(value)
+    def fusion(self, value: bool | Iterable[str]) -> None:
+        self._passes = self._chosen_passes(value)
+
+    @property
+    def fusion_passes(self) -> tuple[str, ...]:
+        """The fusion passes in use, of FUSION_PASSES."""
+        return self._passes
 
     @property
     def device_bytes(self) -> int:
@@ -203,8 +209,16 @@ class Engine:
     ) -> None:
         self.close()
 
+    def _chosen_passes(self, value: bool | Iterable[str]) -> tuple[str, ...]:
+        if isinstance(value, bool):
+            return PASSES if value else ()
+        names = {value} if isinstance(value, str) else set(value)
+        if unknown := sorted(names - set(PASSES)):
+            raise EngineError(f"unknown fusion pass {unknown[0]!r}; there is {', '.join(PASSES)}")
+        return tuple(name for name in PASSES if name in names)
+
     def _settings(self) -> Settings:
-        return Settings(self._mode, self._fusion, self._barriers)
+        return Settings(self._mode, self._passes, self._barriers)
 
     def _open_text(self, file: GGUFFile, vocab: int) -> tuple[Tokenizer | None, ChatTemplate | None]:
         """A model whose tokenizer or template is unusable still takes ids; the reason is kept for who needs text."""

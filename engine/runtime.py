@@ -16,6 +16,7 @@ from engine.prefill import Prefill, chunk_tokens
 from engine.profile.brackets import Brackets
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
+from engine.program.fusion import PASSES
 from engine.program.lower import Lowering
 from engine.program.matrix import layout
 from engine.progress import Progress
@@ -80,7 +81,7 @@ class Runtime:
         self.clock = kernel_clock(device, memory, kernels)
         self._brackets = Brackets(device, memory, kernels, buffers.state)
         cleanup.callback(self._brackets.close)
-        self._ranges: dict[tuple[int, bool, str], tuple[float, float]] = {}
+        self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = self._weights_read()
         self.stamp_every = _STAMP_EVERY
         self._stamp_requested = False
@@ -126,13 +127,13 @@ class Runtime:
         Measured once for each bucket and setting.
         """
         bucket = self.builder.bucket(position)
-        key = (bucket, settings.fusion, settings.barriers)
+        key = (bucket, settings.passes, settings.barriers)
         if key not in self._ranges:
             self._ranges[key] = self._brackets.measure(self.builder.build(bucket, settings, self._slot))
         return self._ranges[key]
 
     def _weights_read(self) -> int:
-        program = self.builder.build(self.builder.bucket(0), Settings("reuse", True, "every"), self._slot)
+        program = self.builder.build(self.builder.bucket(0), Settings("reuse", PASSES, "every"), self._slot)
         self.builder.builds = 0
         return sum(op.bytes_moved for op in program.ops if op.piece in ("weights", "head"))
 

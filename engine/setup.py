@@ -51,6 +51,9 @@ def allocate_buffers(
     memory.write(rope_table, table)
     cache_bytes = g.kv_size * context * 2
     splits = -(-context // SPLIT_TOKENS)
+    arrivals = memory.allocate(g.heads * 4)
+    memory.write(arrivals, np.zeros(g.heads, np.uint32))
+    memory.flush()
     return Buffers(
         state=memory.allocate(STATE_BYTES),
         ids=memory.allocate(chunk_tokens * 4, "upload"),
@@ -59,6 +62,7 @@ def allocate_buffers(
         v_cache=tuple(memory.allocate(cache_bytes) for _ in range(g.layers)),
         parts=memory.allocate(splits * g.q_size * _FLOAT_BYTES),
         sums=memory.allocate(splits * g.heads * 2 * _FLOAT_BYTES),
+        arrivals=arrivals,
     )
 
 

@@ -2,6 +2,7 @@
 // Attention for GPUs: one workgroup of LANES a (query head, token range), scores and softmax in shared memory.
 // Decode: the range is SPLIT tokens of the KV cache, and its unnormalised result goes to partials. PREFILL: the
 // range is the whole prefix of one of the chunk's queries, taken SPLIT tokens at a time, and its result is final.
+// MERGE: the last workgroup of a head to arrive joins the ranges, as attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
 #include "reduce.glsl"
@@ -12,8 +13,10 @@ BUFFER(0, readonly, Q, float, q)
 BUFFER(1, readonly, KCache, uvec4, k_cache)
 BUFFER(2, readonly, VCache, uint, v_cache)
 BUFFER(3, readonly, State, uint, state)
-BUFFER(4, writeonly, Out, float, result)
-BUFFER(5, writeonly, Sums, vec2, sums)
+BUFFER(4, COHERENT, Out, float, result)
+BUFFER(5, COHERENT, Sums, vec2, sums)
+BUFFER(6, writeonly, Merged, float, merged)
+BUFFER(7, READWRITE, Arrivals, uint, arrivals)
 PUSH_BEGIN
     ADDRESS(Q, q)
     ADDRESS(KCache, k_cache)
@@ -21,6 +24,8 @@ PUSH_BEGIN
     ADDRESS(State, state)
     ADDRESS(Out, result)
     ADDRESS(Sums, sums)
+    ADDRESS(Merged, merged)
+    ADDRESS(Arrivals, arrivals)
     uint heads;
     uint kv_heads;
     uint context;
@@ -33,6 +38,25 @@ const uint SLICES = max(1, LANES / PAIRS);  // lanes beyond one a pair share the
 shared vec4 query[HEAD_DIM / 4];
 shared float weights[SPLIT];
 shared vec2 sliced[SLICES * PAIRS];
+
+#ifdef MERGE
+#define PART(i) result.data[i]
+#include "attend_merge.glsl"
+
+shared uint arrived;
+
+void merge(uint head, uint position) {
+    memoryBarrierBuffer();
+    barrier();
+    if (gl_LocalInvocationIndex == 0) arrived = atomicAdd(arrivals.data[head], 1);
+    barrier();
+    const uint splits = position / SPLIT + 1;
+    if (arrived + 1 < splits) return;
+    memoryBarrierBuffer();
+    for (uint d = gl_LocalInvocationIndex; d < HEAD_DIM; d += LANES) merge_element(head * HEAD_DIM + d, splits);
+    if (gl_LocalInvocationIndex == 0) arrivals.data[head] = 0;
+}
+#endif
 
 void kernel() {
     const uint lane = gl_LocalInvocationIndex;
@@ -107,6 +131,9 @@ void kernel() {
         result.data[target * HEAD_DIM + 2 * pair] = value.x * factor;
         result.data[target * HEAD_DIM + 2 * pair + 1] = value.y * factor;
     }
+#ifdef MERGE
+    merge(head, position);
+#endif
 }
 
 #include "main.glsl"

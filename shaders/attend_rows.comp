@@ -2,7 +2,7 @@
 // Attention for software devices: one invocation a (query head, token range), no shared memory.
 // Decode: the range is SPLIT tokens of the KV cache, and its unnormalised result goes to partials. PREFILL: the
 // range is the whole prefix of one of the chunk's queries, and its result is final; lanes are queries, so that
-// they read the same keys.
+// they read the same keys. MERGE: the last workgroup of a head to arrive joins the ranges, as attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
 
@@ -12,8 +12,10 @@ BUFFER(0, readonly, Q, vec4, q)
 BUFFER(1, readonly, KCache, uvec4, k_cache)
 BUFFER(2, readonly, VCache, uvec4, v_cache)
 BUFFER(3, readonly, State, uint, state)
-BUFFER(4, writeonly, Out, vec4, result)
-BUFFER(5, writeonly, Sums, vec2, sums)
+BUFFER(4, COHERENT, Out, vec4, result)
+BUFFER(5, COHERENT, Sums, vec2, sums)
+BUFFER(6, writeonly, Merged, float, merged)
+BUFFER(7, READWRITE, Arrivals, uint, arrivals)
 PUSH_BEGIN
     ADDRESS(Q, q)
     ADDRESS(KCache, k_cache)
@@ -21,6 +23,8 @@ PUSH_BEGIN
     ADDRESS(State, state)
     ADDRESS(Out, result)
     ADDRESS(Sums, sums)
+    ADDRESS(Merged, merged)
+    ADDRESS(Arrivals, arrivals)
     uint heads;
     uint kv_heads;
     uint context;
@@ -28,10 +32,28 @@ PUSH_BEGIN
     float scale;
 PUSH_END
 
-void kernel() {
-    const uint head = gl_WorkGroupID.y;
-    const uint lane = gl_GlobalInvocationID.x;  // decode: the split; prefill: the query
-    const uint position = state.data[STATE_POSITION];
+#ifdef MERGE
+#extension GL_KHR_shader_subgroup_ballot : require
+#define PART(i) result.data[(i) / 4][(i) % 4]
+#include "attend_merge.glsl"
+
+// A workgroup is one subgroup, so its lanes need no barrier among themselves.
+void merge(uint head, uint position) {
+    const uint expected = position / (SPLIT * SUBGROUP_SIZE) + 1;
+    if (gl_WorkGroupID.x >= expected) return;
+    memoryBarrierBuffer();
+    uint before = 0;
+    if (subgroupElect()) before = atomicAdd(arrivals.data[head], 1);
+    if (subgroupBroadcastFirst(before) + 1 < expected) return;
+    memoryBarrierBuffer();
+    for (uint d = gl_LocalInvocationIndex; d < HEAD_DIM; d += SUBGROUP_SIZE) {
+        merge_element(head * HEAD_DIM + d, position / SPLIT + 1);
+    }
+    if (subgroupElect()) arrivals.data[head] = 0;
+}
+#endif
+
+void attend(uint head, uint lane, uint position) {
 #ifdef PREFILL
     if (lane >= tokens) return;
     const uint first = 0, end = position + lane + 1;
@@ -74,6 +96,14 @@ void kernel() {
     const uint part = lane * heads + head;
     for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[part * (HEAD_DIM / 4) + d] = acc[d];
     sums.data[part] = vec2(top, total);
+#endif
+}
+
+void kernel() {
+    const uint head = gl_WorkGroupID.y, position = state.data[STATE_POSITION];
+    attend(head, gl_GlobalInvocationID.x, position);  // decode: a lane is a range; prefill: a query
+#ifdef MERGE
+    merge(head, position);
 #endif
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from engine.program.fusion import PASSES, fuse
+from engine.program.fusion import fuse
 from engine.program.lower import Lowering
 from engine.program.nodes import Node, Stack
 from engine.program.op import Op
@@ -19,7 +19,7 @@ class Settings(NamedTuple):
     """What a user can switch between two tokens."""
 
     mode: str
-    fusion: bool
+    passes: tuple[str, ...]  # fusion passes, in the order of engine.program.fusion.PASSES
     barriers: str
 
 
@@ -61,8 +61,8 @@ class ProgramBuilder:
     def build(self, bucket: int, settings: Settings, slot: Slot) -> DecodeProgram:
         """One token's program; feeds the state's token and samples the next."""
         nodes = self._nodes()
-        if settings.fusion:
-            nodes = fuse(nodes, PASSES, self._stacks, self._spans)
+        if settings.passes:
+            nodes = fuse(nodes, settings.passes, self._stacks, self._spans)
         self._lowering.context_bucket = bucket
         ops = self._lowering.lower(nodes)
         ops += self._sample(slot)

@@ -18,7 +18,7 @@ class Recordings:
 
     def __init__(self, resources: Resources, size: int) -> None:
         self._resources, self._size = resources, size
-        self._rings: dict[tuple[int, bool, str, bool], list[Recording]] = {}
+        self._rings: dict[tuple[int, tuple[str, ...], str, bool], list[Recording]] = {}
         self._slots = [resources.new_slot() for _ in range(size)]
         self._spare: list[CommandBuffer] = []
         self.recordings = 0
@@ -30,7 +30,7 @@ class Recordings:
         """
         builder = self._resources.builder
         bucket = builder.bucket(position)
-        key = (bucket, settings.fusion, settings.barriers, stamped)
+        key = (bucket, settings.passes, settings.barriers, stamped)
         ring = self._rings.pop(key, None)
         known = ring is not None
         if ring is None:

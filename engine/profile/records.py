@@ -45,6 +45,7 @@ class TokenTiming:
     pieces_us: dict[str, float] | None  # keys: weights, kv, small, head
     measured_by: str  # "clean" or "twin"
     bubbles_range_us: tuple[float, float] | None = None
+    passes: tuple[str, ...] = ()  # the fusion passes in use
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON object with the names above."""

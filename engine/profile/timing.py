@@ -7,6 +7,8 @@ from time import perf_counter_ns
 from engine.decode.step import STEPS, Step
 from engine.profile.records import TokenTiming
 from engine.profile.stamps import account
+from engine.profile.timeline import Stamped, TokenTrace, between_timestamps, causal_axis
+from engine.vulkan.calibration import Calibration, HostAxis
 from engine.vulkan.clocks import KernelClock
 
 
@@ -44,7 +46,7 @@ class TokenClock:
         record = TokenTiming(
             index=index,
             mode=step.settings.mode,
-            fusion=step.settings.fusion,
+            fusion=bool(step.settings.passes),
             barriers=step.settings.barriers,
             rerecorded=step.rerecorded,
             dispatches=len(step.program.ops),
@@ -59,6 +61,7 @@ class TokenClock:
             pieces_us=pieces_us,
             measured_by="clean" if step.stamped is None and bubbles_range_us is None else "twin",
             bubbles_range_us=bubbles_range_us,
+            passes=step.settings.passes,
         )
         self._finished_ns, self._free_ns, self._gpu_end_ns = now_ns, step.finished_ns, step.gpu_end_ns
         return record

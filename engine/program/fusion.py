@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from engine.program.nodes import Node, Stack
 from engine.vulkan.memory import Slice
 
-PASSES = ("stack", "rope_store", "residual", "gate_up")
+PASSES = ("qkv", "rope_store", "residual", "gate_up", "attention")
 PREFILL_PASSES = ("rope_store", "residual")  # a chunk reads its weights once either way
 
 
@@ -22,14 +22,15 @@ def fuse(
     ``stacks`` maps the id() of a stack's first weight to the stack; ``spans`` maps (id() of a slice, n) to
     the slice that covers it and the n - 1 that follow it in memory.
 
-    stack       projections of the same input whose weights are adjacent: one matvec with more rows
+    qkv         projections of the same input whose weights are adjacent: one matvec with more rows
     rope_store  RoPE on q, RoPE on k and the KV write: one dispatch
     residual    a projection and the addition of its result: the addition at the projection's end
     gate_up     gate and up projections and SwiGLU: one dispatch
+    attention   the token ranges of decode attention and their merge: one dispatch
 
     One walk over the list: each pass looks at the run that starts at a node.
     """
-    stack, rope_store, residual, gate_up = (name in passes for name in PASSES)
+    qkv, rope_store, residual, gate_up, attention = (name in passes for name in PASSES)
     out: list[Node] = []
     index, count = 0, len(nodes)
     while index < count:
@@ -37,7 +38,7 @@ def fuse(
         kind = node.kind
         if kind == "matvec":
             args = node.args
-            if stack and id(args[0]) in stacks:
+            if qkv and id(args[0]) in stacks:
                 found = stacks[id(args[0])]
                 size = len(found.members)
                 if all(_is_member(nodes[index + i], found, i, args[1]) for i in range(1, size)):
@@ -63,6 +64,8 @@ def fuse(
                 out.append(Node("rope_store", node.name, (node.args[0], *third.args)))
                 index += 3
                 continue
+        elif kind == "attend" and attention:
+            node = Node("attend_merged", node.name, node.args)
         out.append(node)
         index += 1
     return out

@@ -26,6 +26,7 @@ class Buffers(NamedTuple):
     v_cache: tuple[Slice, ...]
     parts: Slice  # float32 (splits, heads, head_size)
     sums: Slice  # float32 (splits, heads, 2)
+    arrivals: Slice  # uint32 (heads,), zero between tokens
 
 
 class _Choice(NamedTuple):
@@ -50,6 +51,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         "store": _Choice("store_kv", head),
         "rope_store": _Choice("rope_store", rope),
         "attend": _Choice("attend_rows" if cpu else "attend_groups", attend),
+        "attend_merged": _Choice("attend_rows" if cpu else "attend_groups", {**attend, "MERGE": 1}),
         "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
         "silu_mul": _Choice("silu_mul", {}),
     }
@@ -99,7 +101,7 @@ class Lowering:
         lowered = self._lowered
         ops: list[Op] = []
         for node in nodes:
-            if node.kind == "attend":
+            if node.kind in ("attend", "attend_merged"):
                 ops += self._attend(node)
             else:
                 ops.append(lowered[node.kind](node))
@@ -178,10 +180,12 @@ class Lowering:
         groups = (-(-ranges // self._lane_rows), g.heads, 1)
         scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale)
         out = y if self.prefill else b.parts
-        buffers = (q, b.k_cache[layer], b.v_cache[layer], b.state, out, b.sums)
+        merged = node.kind == "attend_merged"
+        joined = (y, b.arrivals) if merged else (b.sums, b.sums)  # an unmerged kernel touches neither
+        buffers = (q, b.k_cache[layer], b.v_cache[layer], b.state, out, b.sums, *joined)
         moved = self.context_bucket * g.kv_size * 4
-        ops = [Op(node.name, self._small["attend"], buffers, scalars, groups, "kv", moved)]
-        if not self.prefill:
+        ops = [Op(node.name, self._small[node.kind], buffers, scalars, groups, "kv", moved)]
+        if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)
             groups = (-(-g.q_size // 64), 1, 1)
             ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads,), groups, "kv", y.size))

@@ -13,6 +13,7 @@ same list serves one decode token and a prompt chunk. Arguments by kind (slices 
     store       (k, v, layer)              k and v into the layer's KV cache
     rope_store  (q, k, v, layer)           rope on q and k, and store
     attend      (q, layer, y)              attention over the layer's KV cache
+    attend_merged  (q, layer, y)           the same in one dispatch
     silu_mul    (gate, up, y)              y = silu(gate) * up
     gate_up     (gate, up, x, y)           y = silu(Wg x) * (Wu x)
     head        (weight, x, y)             logits = W x

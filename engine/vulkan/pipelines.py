@@ -17,7 +17,8 @@ from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.device import Device
 from engine.vulkan.shaders import compile_glsl, expand
 
-_BUFFER = re.compile(r"^\s*BUFFER\((\d+),\s*(readonly|writeonly|READWRITE),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
+_ACCESS = "readonly|writeonly|READWRITE|COHERENT"
+_BUFFER = re.compile(rf"^\s*BUFFER\((\d+),\s*({_ACCESS}),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
 _PUSH = re.compile(r"^PUSH_BEGIN$(.*?)^PUSH_END$", re.MULTILINE | re.DOTALL)
 _SCALAR = re.compile(r"^\s*(uint|int|float)\s+(\w+);", re.MULTILINE)
 _FORMATS = {"uint": "I", "int": "i", "float": "f"}

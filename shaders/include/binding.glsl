@@ -1,7 +1,7 @@
 // How a kernel names its buffers, once for two builds: by default their addresses arrive in push constants;
 // with DESCRIPTORS they are storage buffers of set 0, which the validation layer can follow.
 //
-//   BUFFER(0, readonly, Weights, uvec4, weights)     binding, access (readonly, writeonly or READWRITE), type, element, name
+//   BUFFER(0, readonly, Weights, uvec4, weights)     binding, access (readonly, writeonly, READWRITE, COHERENT), type, element, name
 //   PUSH_BEGIN
 //       ADDRESS(Weights, weights)                    every buffer, in binding order, first
 //       uint rows;                                   then scalars: uint, int or float, one a line
@@ -15,6 +15,7 @@
 #extension GL_EXT_scalar_block_layout : require
 
 #define READWRITE
+#define COHERENT coherent  // read and written, by other workgroups of the same dispatch too
 
 #ifdef DESCRIPTORS
 #define BUFFER(slot, access, Type, Element, name) \

@@ -111,7 +111,7 @@ def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
     scale = size**-0.5
     gpu.dispatch(
         variant,
-        (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums),
+        (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, sums, sums),
         (heads, kv_heads, context, 1, scale),
         (-(-splits // lanes), heads, 1),
         defines | extra,
@@ -119,6 +119,17 @@ def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
     gpu.dispatch("attend_merge", (parts, sums, state, out), (heads,), (-(-heads * size // 64), 1, 1), defines)
     expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), [position + 1], scale)
     assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
+
+    merged, arrivals = gpu.poisoned(heads * size * 4), gpu.array(np.zeros(heads, np.uint32))
+    for _ in range(2):  # the second run finds the counters as the first left them
+        gpu.dispatch(
+            variant,
+            (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, merged, arrivals),
+            (heads, kv_heads, context, 1, scale),
+            (-(-splits // lanes), heads, 1),
+            defines | extra | {"MERGE": 1},
+        )
+        assert np.array_equal(gpu.read(merged), gpu.read(out))
 
 
 @pytest.mark.parametrize("variant", ["attend_rows", "attend_groups"])
@@ -138,7 +149,7 @@ def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens
     scale = size**-0.5
     gpu.dispatch(
         variant,
-        (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, sums),
+        (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, sums, sums, sums),
         (heads, kv_heads, context, tokens, scale),
         (-(-tokens // lanes), heads, 1),
         defines | extra,
