@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,29 @@ class Memory:
         block.used += padded
         pointer = None if block.pointer is None else block.pointer + offset
         return Slice(block.buffer, offset, size, block.address + offset, pointer, constant)
+
+    @contextmanager
+    def temporary(self, size: int, kind: str = "device") -> Iterator[Slice]:
+        """A slice of an allocation of its own, freed on exit, when no kernel may use it. EngineError if memory is out."""
+        block = self._new_block(size, size, kind)
+        try:
+            yield Slice(block.buffer, 0, size, block.address, block.pointer, False)
+        finally:
+            self._free(block)
+
+    def available_bytes(self) -> int | None:
+        """What the driver says is left of the largest device-local heap; None where it does not say."""
+        if "VK_EXT_memory_budget" not in self.device.extensions:
+            return None
+        budget = ffi.new("VkPhysicalDeviceMemoryBudgetPropertiesEXT*", {"sType": 1000237000})
+        properties = ffi.new("VkPhysicalDeviceMemoryProperties2*", {"sType": 1000059006, "pNext": budget})
+        lib.vkGetPhysicalDeviceMemoryProperties2(self.device.physical, properties)
+        heaps = properties.memoryProperties
+        local = [i for i in range(heaps.memoryHeapCount) if heaps.memoryHeaps[i].flags & 1]
+        if not local:
+            return None
+        heap = max(local, key=lambda i: heaps.memoryHeaps[i].size)
+        return max(int(budget.heapBudget[heap]) - int(budget.heapUsage[heap]), 0)
 
     def write(self, target: Slice, data: npt.NDArray[Any]) -> None:
         """Copy an array's bytes into a slice; blocks until the bytes left ``data`` (not until they arrived)."""

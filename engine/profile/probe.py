@@ -1,0 +1,160 @@
+"""The streaming floor's denominator: how fast this device reads memory, measured once and kept on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import psutil
+from platformdirs import user_cache_path
+
+from engine.errors import EngineError
+from engine.program.op import Op
+from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory, Slice
+from engine.vulkan.pipelines import Defines, Kernels
+
+_VERSION = 1  # of the method: a figure measured another way is not this one
+_GPU_BYTES = 2 << 30
+_CPU_BYTES = 128 << 20
+_LEAST_BYTES = 16 << 20
+_LOAD_BYTES = 16
+_LEAST_PASSES, _MOST_PASSES = 8, 64
+_SECONDS = 0.3  # other work on the machine leaves some passes alone, if there are enough
+_PATTERN = 0x9E3779B9  # pages nobody wrote may all be one page of zeros, which a cache holds
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Read bandwidth: the best of several passes over ``size_bytes``, by the device's own timestamps."""
+
+    gb_s: float  # 1e9 bytes a second
+    size_bytes: int
+
+
+def probe_bandwidth(device: Device, memory: Memory, kernels: Kernels) -> Probe:
+    """The device's read bandwidth, from disk where this device, driver and method have been measured before.
+
+    Takes up to a second the first time, and memory of its own, freed again. Nothing may be in flight.
+    Raise EngineError where not even 16 MB are left.
+    """
+    path = user_cache_path("zincchat") / "probe" / f"{device.cache_key}.json"
+    wanted = probe_bytes(device)
+    key = f"v{_VERSION} {device.info.name} | {device.info.driver} | {wanted}"
+    known = _read(path, key)
+    if known is None:
+        known = measure_bandwidth(device, memory, kernels, wanted)
+        if known.size_bytes == wanted:  # a smaller one, for want of memory, is not worth keeping
+            _write(path, key, known)
+    return known
+
+
+def probe_bytes(device: Device) -> int:
+    """Several times the last-level cache: on a GPU 2 GiB or a quarter of its memory, on a CPU 4 times its L3.
+
+    Whole 16 MiB, and never more than the device allows in one buffer.
+    """
+    if device.is_cpu:
+        size = max(4 * last_level_cache_bytes(), _CPU_BYTES)
+    else:
+        size = min(_GPU_BYTES, device.info.memory_bytes // 4)
+    limit = device.max_allocation_bytes
+    if device.binding == "descriptors":
+        limit = min(limit, device.max_storage_range_bytes)
+    return max(min(size, limit) // _LEAST_BYTES * _LEAST_BYTES, _LEAST_BYTES)
+
+
+def last_level_cache_bytes() -> int:
+    """The largest cache of this machine's first CPU; 0 where the system does not say."""
+    sizes = []
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = file.read_text().strip()
+        unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+        sizes.append(int(text.rstrip("KMG")) * unit)
+    return max(sizes, default=0)
+
+
+def measure_bandwidth(device: Device, memory: Memory, kernels: Kernels, wanted: int) -> Probe:
+    """Measure now, over ``wanted`` bytes (whole 16 MiB), or over the half as often as memory is short."""
+    for size in _sizes(device, memory, wanted):
+        defines, groups, invocations = _shape(device, size)
+        try:
+            with memory.temporary(size) as source, memory.temporary(4 * invocations) as folds:
+                op = Op("probe", kernels.get("probe_read", defines), (source, folds), (), groups)
+                return Probe(size / _best_ns(device, op, source), size)
+        except EngineError:
+            if size <= _LEAST_BYTES:
+                raise
+    raise EngineError("too little memory is left for the bandwidth probe")
+
+
+def _sizes(device: Device, memory: Memory, wanted: int) -> Iterator[int]:
+    """``wanted``, then its halves, from what leaves half of the free memory free."""
+    free = psutil.virtual_memory().available if device.is_cpu else memory.available_bytes()
+    size = wanted
+    while size > _LEAST_BYTES and free is not None and size > free // 2:
+        size //= 2
+    while size >= _LEAST_BYTES:
+        yield size // _LEAST_BYTES * _LEAST_BYTES
+        size //= 2
+
+
+def _shape(device: Device, size: int) -> tuple[Defines, tuple[int, int, int], int]:
+    """Defines, workgroups and invocations; ``size`` is whole 16 MiB, and so whole workgroups."""
+    if device.is_cpu:
+        width, loads, batch = device.subgroup_size, 1024, 16
+        defines: Defines = {"INVOCATIONS": width, "LOADS": loads, "BATCH": batch}
+    else:
+        width, loads, batch = 256, 64, 8
+        defines = {"INVOCATIONS": width, "LOADS": loads, "BATCH": batch}
+    groups = size // (width * loads * _LOAD_BYTES)
+    return defines, (groups, 1, 1), groups * width
+
+
+def _best_ns(device: Device, op: Op, source: Slice) -> float:
+    """The shortest pass after a warm-up."""
+    commands = CommandBuffer(device)
+    times = []
+    try:
+        commands.begin(ONE_TIME_SUBMIT)
+        commands.fill(source, _PATTERN)
+        commands.end()
+        commands.submit()
+        commands.wait()
+        commands.begin()
+        commands.record([op], [False])
+        commands.end()
+        started = perf_counter()
+        while len(times) <= _LEAST_PASSES or (len(times) <= _MOST_PASSES and perf_counter() - started < _SECONDS):
+            commands.submit()
+            commands.wait()
+            start_ns, end_ns = commands.ticks_ns()
+            times.append(end_ns - start_ns)
+    finally:
+        commands.close()
+    return min(times[1:])
+
+
+def _read(path: Path, key: str) -> Probe | None:
+    try:
+        stored = json.loads(path.read_text())[key]
+        probe = Probe(float(stored["gb_s"]), int(stored["size_bytes"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return probe if probe.gb_s > 0 else None
+
+
+def _write(path: Path, key: str, probe: Probe) -> None:
+    """A cache that cannot be written only costs time at the next start."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps({key: asdict(probe)}))
+        temporary.replace(path)
+    except OSError:
+        pass
