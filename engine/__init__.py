@@ -6,6 +6,7 @@ from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
 from engine.profile.records import TokenTiming
+from engine.profile.timeline import KernelSpan, TokenTrace
 from engine.program.fusion import PASSES as FUSION_PASSES
 from engine.program.schedule import BARRIERS
 from engine.session import PrefillStats, Session, Token
@@ -19,12 +20,14 @@ __all__ = [
     "DeviceInfo",
     "Engine",
     "EngineError",
+    "KernelSpan",
     "ModelInfo",
     "PrefillStats",
     "Sampling",
     "Session",
     "Token",
     "TokenTiming",
+    "TokenTrace",
     "list_devices",
     "set_loader_environment",
 ]

@@ -61,8 +61,8 @@ class Runtime:
 
         weights = load(file, specs, memory, layout(kernels), lambda done, total: progress("weights", done, total))
         table = model.rope_frequencies(geometry, weights.host.get("rope_freqs.weight"))
-        buffers = allocate_buffers(memory, geometry, context, table, chunk_tokens(device.is_cpu))
-        activations = ActivationBuffers(memory, geometry, chunk_tokens(device.is_cpu))
+        buffers = allocate_buffers(memory, geometry, context, table, chunk_tokens(device.row_kernels))
+        activations = ActivationBuffers(memory, geometry, chunk_tokens(device.row_kernels))
         single = Activations(activations, 1)
         sampling = sampler(memory, kernels, geometry.vocab, single, buffers)
 
@@ -78,7 +78,7 @@ class Runtime:
         cleanup.callback(self._first.close)
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
-        self.clock = kernel_clock(device, memory, kernels)
+        self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
         self._brackets = Brackets(device, memory, kernels, buffers.state)
         cleanup.callback(self._brackets.close)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}

@@ -16,6 +16,7 @@ from engine.decode.state import pack_step
 from engine.decode.step import Mode, Request
 from engine.errors import Cancelled, EngineError
 from engine.profile.records import TokenTiming
+from engine.profile.timeline import TokenTrace
 from engine.profile.timing import TokenClock
 from engine.runtime import Runtime
 from engine.text.stream import TextStream
@@ -38,6 +39,7 @@ class Token:
     id: int
     text: str
     timing: TokenTiming
+    trace: TokenTrace
 
 
 class Session:
@@ -128,25 +130,25 @@ class Session:
     def _generate(self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None) -> Iterator[Token]:
         stream = TextStream(self._tokenizer) if self._tokenizer else None
         held: Token | None = None  # its last character is incomplete: only the next token, or the end, tells
-        for id, record in self._steps(sampling, max_tokens, ignore_eos, cancel):
+        for id, timing, trace in self._steps(sampling, max_tokens, ignore_eos, cancel):
             text = stream.push(id) if stream else ""
             if held is not None:
                 yield held
-            held = Token(id, text, record)
+            held = Token(id, text, timing, trace)
             if stream is None or not stream.pending:
                 yield held
                 held = None
         if held is not None and stream is not None:
-            yield Token(held.id, held.text + stream.flush(), held.timing)
+            yield Token(held.id, held.text + stream.flush(), held.timing, held.trace)
 
     def _steps(
         self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None
-    ) -> Iterator[tuple[int, TokenTiming]]:
+    ) -> Iterator[tuple[int, TokenTiming, TokenTrace]]:
         runtime = self._runtime
         stops: frozenset[int] = frozenset() if ignore_eos else self._stop_ids
         params = pack_step(sampling, stops)
         self.finish_reason = "cancelled"  # unless the loop says otherwise: the caller may drop the generator
-        clock = TokenClock(runtime.clock, runtime.prefill.end_ns)
+        clock = TokenClock(runtime.clock, runtime.calibration, runtime.prefill.end_ns)
         settings = self._settings()
         mode: Mode | None = None
         token, due = 0, False
@@ -181,7 +183,7 @@ class Session:
                 if token in stops:
                     self.finish_reason = "stop"
                     return
-                yield token, clock.timing(index, step, bubbles_range)
+                yield token, *clock.timing(index, step, bubbles_range)
             self.finish_reason = "length"
         finally:
             while mode is not None and mode.in_flight:  # a dropped generator, or tokens behind an end token

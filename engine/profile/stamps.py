@@ -57,6 +57,10 @@ class StampedProgram:
         last = np.maximum.reduceat(ticks[:, 1], self._starts)
         return np.stack((first, last), axis=1) * clock.tick_ns
 
+    def first_stamp(self) -> int:
+        """The first stamp as its kernel read it, ticks: what ``spans_ns`` counts from."""
+        return int(self._slots.host()[:8].view(np.uint64)[0])
+
 
 def account(spans_ns: npt.NDArray[np.float64], pieces: Sequence[str]) -> tuple[float, float, dict[str, float]]:
     """(kernels_us, bubbles_us, pieces_us) of one token.

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from engine.decode.step import STEPS, Step
 from engine.profile.records import TokenTiming
 from engine.profile.stamps import account
-from engine.profile.timeline import Stamped, TokenTrace, between_timestamps, causal_axis
+from engine.profile.timeline import TokenTrace, causal_axis, place
 from engine.vulkan.calibration import Calibration, HostAxis
 from engine.vulkan.clocks import KernelClock
 
@@ -18,8 +18,9 @@ class TokenClock:
     ``gpu_end_ns`` is the device time at which the prefill ended.
     """
 
-    def __init__(self, clock: KernelClock | None, gpu_end_ns: float) -> None:
-        self._clock = clock
+    def __init__(self, clock: KernelClock | None, calibration: Calibration | None, gpu_end_ns: float) -> None:
+        self._clock, self._calibration = clock, calibration
+        self._causal_axis: HostAxis | None = None  # for a device without calibration
         self._gpu_end_ns: float | None = gpu_end_ns
         self._finished_ns = self._free_ns = perf_counter_ns()  # free: since when nothing was queued on the GPU
 
@@ -28,9 +29,12 @@ class TokenClock:
         self._finished_ns = self._free_ns = perf_counter_ns()
         self._gpu_end_ns = None
 
-    def timing(self, index: int, step: Step, bubbles_range_us: tuple[float, float] | None) -> TokenTiming:
-        """The record of token ``index``, just finished."""
+    def timing(
+        self, index: int, step: Step, bubbles_range_us: tuple[float, float] | None
+    ) -> tuple[TokenTiming, TokenTrace]:
+        """The record and the timeline of token ``index``, just finished."""
         now_ns = perf_counter_ns()
+        device_ns = (step.gpu_start_ns, step.gpu_end_ns)
         cpu = dict.fromkeys((f"{name}{kind}" for name in STEPS for kind in ("_us", "_wall_us")), 0.0)
         for lap in step.laps:
             cpu[f"{lap.step}_us"] += lap.thread_ns / 1e3
@@ -40,9 +44,12 @@ class TokenClock:
         queued_before = step.submitted_ns < self._free_ns
         exposed_us = (idle_us or 0.0) if queued_before else (step.submitted_ns - self._free_ns) / 1e3
         kernels_us = bubbles_us = pieces_us = None
+        stamped = None
         if step.stamped is not None and self._clock is not None:
             pieces = [op.piece for op in step.program.ops]
-            kernels_us, bubbles_us, pieces_us = account(step.stamped.spans_ns(self._clock), pieces)
+            spans_ns = step.stamped.spans_ns(self._clock)
+            kernels_us, bubbles_us, pieces_us = account(spans_ns, pieces)
+            stamped = place(step.program, spans_ns, self._clock, step.stamped.first_stamp(), device_ns)
         record = TokenTiming(
             index=index,
             mode=step.settings.mode,
@@ -64,4 +71,12 @@ class TokenClock:
             passes=step.settings.passes,
         )
         self._finished_ns, self._free_ns, self._gpu_end_ns = now_ns, step.finished_ns, step.gpu_end_ns
-        return record
+        return record, TokenTrace(index, step.settings, step.laps, self._axis(step), device_ns, stamped)
+
+    def _axis(self, step: Step) -> HostAxis:
+        if self._calibration is not None:
+            return self._calibration.axis
+        submit_ns = next(lap.start_ns for lap in step.laps if lap.step == "submit")
+        device_ns = (step.gpu_start_ns, step.gpu_end_ns)
+        self._causal_axis = causal_axis(self._causal_axis, submit_ns, step.finished_ns, device_ns)
+        return self._causal_axis

@@ -15,16 +15,22 @@ from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
 _APART_S = 0.05
-_READINGS = 6  # of each end; the one between the closest timestamps counts
+_READINGS = 6  # of each end; for the tick, the one between the closest timestamps counts
 _WHOLE_NANOSECONDS = 0.02  # closer to 1 ns than this is 1 ns: do not let the measurement's noise bend it
 
 
 @dataclass(frozen=True, slots=True)
 class KernelClock:
-    """The device clock as kernels see it (VK_KHR_shader_clock, device scope)."""
+    """The device clock as kernels see it (VK_KHR_shader_clock, device scope).
+
+    It stood at ``ticks`` at the device time ``device_ns`` of the timestamps, give or take ``deviation_ns``.
+    """
 
     tick_ns: float
     bits: int  # llvmpipe gives the low 32 bits only, so its clock wraps every 4.3 s
+    ticks: int
+    device_ns: float
+    deviation_ns: float
 
     def relative(self, ticks: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Ticks after the first element's, within half the clock's range before or after it."""
@@ -32,6 +38,13 @@ class KernelClock:
         if self.bits == 64:
             return difference.view(np.int64)
         return difference.astype(np.uint32).view(np.int32).astype(np.int64)
+
+    def to_device_ns(self, ticks: int, near_ns: float) -> float:
+        """Device time of a kernel's ``ticks``, which were read within half the clock's range of ``near_ns``."""
+        expected = round((near_ns - self.device_ns) / self.tick_ns)
+        half = 1 << (self.bits - 1)
+        beyond = ((ticks - self.ticks - expected + half) & ((1 << self.bits) - 1)) - half
+        return self.device_ns + (expected + beyond) * self.tick_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,10 @@ class _Reading:
     @property
     def width_ns(self) -> float:
         return self.end_ns - self.start_ns
+
+    @property
+    def middle_ns(self) -> float:
+        return (self.start_ns + self.end_ns) / 2
 
 
 def kernel_clock(device: Device, memory: Memory, kernels: Kernels) -> KernelClock | None:
@@ -70,12 +87,21 @@ def kernel_clock(device: Device, memory: Memory, kernels: Kernels) -> KernelCloc
     try:
         first = min((read() for _ in range(_READINGS)), key=lambda reading: reading.width_ns)
         time.sleep(_APART_S)
-        second = min((read() for _ in range(_READINGS)), key=lambda reading: reading.width_ns)
+        later = [read() for _ in range(_READINGS)]
+        second = min(later, key=lambda reading: reading.width_ns)
     finally:
         commands.close()
     bits = 64 if max(first.ticks, second.ticks) >> 32 else 32
     ticks = (second.ticks - first.ticks) % (1 << bits)
     if ticks == 0:
         return None
-    tick_ns = (second.start_ns + second.end_ns - first.start_ns - first.end_ns) / 2 / ticks
-    return KernelClock(1.0 if abs(tick_ns - 1.0) < _WHOLE_NANOSECONDS else tick_ns, bits)
+    tick_ns = (second.middle_ns - first.middle_ns) / ticks
+    if abs(tick_ns - 1.0) < _WHOLE_NANOSECONDS:
+        tick_ns = 1.0
+    rough = KernelClock(tick_ns, bits, second.ticks, second.middle_ns, second.width_ns / 2)
+    # each reading's kernel ran between its timestamps: what all of them allow is narrower than one
+    placed = [(reading, rough.to_device_ns(reading.ticks, reading.middle_ns)) for reading in later]
+    earliest = max(reading.start_ns - device_ns for reading, device_ns in placed)
+    latest = min(reading.end_ns - device_ns for reading, device_ns in placed)
+    device_ns = second.middle_ns + (earliest + latest) / 2
+    return KernelClock(tick_ns, bits, second.ticks, device_ns, abs(latest - earliest) / 2)
