@@ -55,8 +55,6 @@ class Prompt(TextArea):
             self._recall(event, self._sent.older(self.text))
         elif event.key == "down" and self.cursor_at_last_line:
             self._recall(event, self._sent.newer())
-        else:
-            await super()._on_key(event)
 
     def _recall(self, event: events.Key, text: str | None) -> None:
         if text is not None:
