@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from engine.decode import MODES
 from engine.decode.program import Settings
@@ -27,6 +27,15 @@ from engine.weights.gguf import GGUFFile
 from engine.weights.load import check_tensors
 
 DEFAULT_CONTEXT = 2048
+
+
+class _Build(NamedTuple):
+    """Which device, and which build of the kernels."""
+
+    device: str | int | None
+    binding: str
+    validation: bool
+    row_kernels: bool | None
 
 
 class Engine:
@@ -52,15 +61,18 @@ class Engine:
         *,
         binding: str = "addresses",
         validation: bool = False,
+        row_kernels: bool | None = None,
     ) -> Self:
         """Load a GGUF file. ``context`` None takes 2,048 tokens, or the model's own limit if that is less.
 
         ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count) and "weights"
-        (bytes). ``binding="descriptors"`` with ``validation`` is the build the validation layer can follow.
+        (bytes). ``binding="descriptors"`` with ``validation`` is the build the validation layer can follow;
+        ``row_kernels`` overrides the choice between the kernels for software devices and those for GPUs.
         Raise EngineError with one clear line for anything that is wrong; nothing stays allocated then.
         """
         with ExitStack() as cleanup:
-            engine = cls(Path(path), device, context, progress or no_progress, binding, validation, cleanup)
+            build = _Build(device, binding, validation, row_kernels)
+            engine = cls(Path(path), build, context, progress or no_progress, cleanup)
             engine.mode, engine.fusion, engine.barriers = mode, fusion, barriers
             engine._cleanup = cleanup.pop_all()
         return engine
@@ -68,11 +80,9 @@ class Engine:
     def __init__(
         self,
         path: Path,
-        device: str | int | None,
+        build: _Build,
         context: int | None,
         progress: Progress,
-        binding: str,
-        validation: bool,
         cleanup: ExitStack,
     ) -> None:
         """Not for callers: use ``Engine.open``."""
@@ -89,9 +99,9 @@ class Engine:
         self.stop_ids = self._tokenizer.stop_ids if self._tokenizer else frozenset[int]()
 
         progress("device", 0, 1)
-        self._instance = Instance(validation)
+        self._instance = Instance(build.validation)
         cleanup.callback(self._instance.close)
-        vulkan = Device(self._instance, device, binding)
+        vulkan = Device(self._instance, build.device, build.binding, row_kernels=build.row_kernels)
         cleanup.callback(vulkan.close)
         self.device = vulkan.info
         progress("device", 1, 1)

@@ -24,9 +24,9 @@ CPU_CHUNK_TOKENS = 16  # well under 0.3 s on a software device, so that a cancel
 GPU_CHUNK_TOKENS = 256
 
 
-def chunk_tokens(is_cpu: bool) -> int:
+def chunk_tokens(row_kernels: bool) -> int:
     """The largest prompt chunk on this kind of device."""
-    return CPU_CHUNK_TOKENS if is_cpu else GPU_CHUNK_TOKENS
+    return CPU_CHUNK_TOKENS if row_kernels else GPU_CHUNK_TOKENS
 
 
 class Prefill:
@@ -46,7 +46,7 @@ class Prefill:
         self._model, self._g, self._weights = model, geometry, weights
         self._activations, self._kernels, self._memory = activations, kernels, memory
         self._buffers, self._context = buffers, context
-        self.chunk_tokens = chunk_tokens(kernels.device.is_cpu)
+        self.chunk_tokens = chunk_tokens(kernels.device.row_kernels)
         self._commands = CommandBuffer(kernels.device)
         self.end_ns = 0.0  # device time at which the last chunk ended
 

@@ -37,7 +37,7 @@ class _Choice(NamedTuple):
 def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
     """The kernels besides the matrix ones, by node kind, chosen for this device."""
     device = kernels.device
-    cpu = device.is_cpu
+    cpu = device.row_kernels
     size = device.subgroup_size
     head: Defines = {"HEAD_DIM": g.head_size}
     rope: Defines = {**head, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
@@ -80,7 +80,7 @@ class Lowering:
             kind: kernels.get(choice.name, choice.defines)
             for kind, choice in small_kernels(kernels, geometry, prefill).items()
         }
-        self._lane_rows = kernels.device.subgroup_size if kernels.device.is_cpu else 1
+        self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
         self._scale = geometry.head_size**-0.5
         self._lowered: dict[str, Callable[[Node], Op]] = {
             "embed": self._embed,

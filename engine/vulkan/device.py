@@ -55,11 +55,16 @@ class Device:
         wanted: str | int | None = None,
         binding: str = "addresses",
         statistics: bool = False,
+        row_kernels: bool | None = None,
     ) -> None:
-        """Raise EngineError where no device fits or a needed feature is missing."""
+        """Raise EngineError where no device fits or a needed feature is missing.
+
+        ``row_kernels`` None takes the kernels made for software devices on those, and a GPU's elsewhere.
+        """
         self.instance = instance
         self.binding = binding
         self.info, self.physical = instance.choose(wanted)
+        self.row_kernels = self.info.is_software if row_kernels is None else row_kernels
         self.extensions = self._device_extensions()
         if not statistics:
             self.extensions.discard(_STATISTICS_EXTENSION)
@@ -101,7 +106,7 @@ class Device:
 
     @property
     def is_cpu(self) -> bool:
-        """True on a software device, which wants one row per invocation and no workgroup barriers."""
+        """True on a software device: its "GPU" is this machine's CPU."""
         return self.info.is_software
 
     @property

@@ -64,7 +64,7 @@ class Kernels:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.base: Defines = {"SUBGROUP_SIZE": device.subgroup_size}
-        if device.is_cpu:
+        if device.row_kernels:
             self.base["CPU_DEVICE"] = 1
         if device.has_kernel_clock:
             self.base["HAS_CLOCK"] = 1

@@ -17,9 +17,10 @@ GREEDY = Sampling(temperature=0.0)
 TOLERANCE = 5e-4  # of the largest logit: a float16 key or value may round the other way than in float64
 
 
-@pytest.fixture(scope="module")
-def engine(tiny_path):
-    with Engine.open(tiny_path) as opened:
+@pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])
+def engine(tiny_path, request):
+    """With this device's own kernels, then with those for GPUs, which a software device can run too."""
+    with Engine.open(tiny_path, row_kernels=request.param) as opened:
         yield opened
 
 
