@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zincchat.cli import options, output
 from zincchat.cli.errors import Failure, Invocation
+from zincchat.cli.fusion_settings import FusionSettings
 from zincchat.cli.loading import StatusLine, interruptible, open_engine
 from zincchat.cli.resolve import resolve_model
 
 if TYPE_CHECKING:
     from engine import Engine
+    from zincchat.bench.measure import Workload
+    from zincchat.bench.setting import Setting
 
 USUAL_CONTEXT = 2048  # what the engine takes when it is told nothing
-_MS_COLUMNS = ("build", "record", "submit", "GPU", "idle", "kernels*", "bubbles*")
 
 
 @click.command()
-@click.option(
-    "--modes",
-    type=options.EngineNames("mode", "MODES"),
-    default="rerecord,reuse",
-    show_default=True,
-    help="Decode modes to compare.",
-)
+@click.option("--modes", type=options.EngineNames("mode", "MODES"), help="Decode modes to compare [all].")
 @click.option(
     "--barriers",
     type=options.EngineNames("barrier policy", "BARRIERS"),
@@ -33,102 +32,90 @@ _MS_COLUMNS = ("build", "record", "submit", "GPU", "idle", "kernels*", "bubbles*
     show_default=True,
     help="Barrier policies to compare.",
 )
-@options.fusion_option
+@click.option(
+    "--fusion", type=FusionSettings(), help="Fusions to compare: on, off, or names of passes, with + between [on]."
+)
+@click.option("--no-fusion", is_flag=True, help="The same as --fusion off.")
 @options.context_option
 @click.option("--prefill", type=click.IntRange(min=1), default=512, show_default=True, metavar="N")
 @click.option("--tokens", type=click.IntRange(min=1), default=128, show_default=True, metavar="N")
-@click.option("--repeat", type=click.IntRange(min=1), default=5, show_default=True, metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table.")
+@click.option("--repeat", type=click.IntRange(min=1), default=6, show_default=True, metavar="N")
+@click.option("--against", type=click.Path(path_type=Path), metavar="FILE", help="Compare with an earlier --json.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print one Markdown table with a caption.")
 @options.model_options
 @click.pass_obj
 def bench(invocation: Invocation, /, **values: Any) -> None:
-    """Measure greedy decoding and prefill, each from an empty context; needs no tokenizer."""
-    from zincchat.cli import benchmark
+    """Measure greedy decoding in every mode, and prefill, from an empty context; needs no tokenizer.
 
-    workload = benchmark.Workload(values["prefill"], values["tokens"], values["repeat"])
-    if values["context"] is not None and values["context"] < workload.context:
-        raise click.UsageError(f"--context {values['context']} is too small; this bench needs {workload.context}")
-    if values["context"] is None and workload.context > USUAL_CONTEXT:
-        values["context"] = workload.context
+    Every mode runs with every --barriers and every --fusion, interleaved; ratios are to the first of them.
+    """
+    from zincchat.bench import earlier, host, instruments, measure, report
+    from zincchat.bench.markdown import bench_markdown
+    from zincchat.bench.text import bench_text
+
+    if values["as_json"] and values["as_markdown"]:
+        raise click.UsageError("--json and --markdown exclude each other")
+    if values["no_fusion"] and values["fusion"] is not None:
+        raise click.UsageError("--no-fusion and --fusion exclude each other")
+    workload = measure.Workload(values["prefill"], values["tokens"], values["repeat"])
+    context = _context(values["context"], workload)
+    before = earlier.load_earlier(values["against"]) if values["against"] is not None else None
     path = resolve_model(values["model"])
-    settings = {**options.engine_settings(values), "barriers": values["barriers"][0]}
-    with open_engine(path, settings) as engine:
+    with open_engine(path, {**options.given(values, "device"), **context}) as engine:
         if engine.context < workload.context:
             raise Failure(f"{engine.model.name} holds {engine.context} tokens; this bench needs {workload.context}")
-        combinations = [
-            benchmark.Setting(mode, barriers, engine.fusion)
-            for mode in values["modes"]
-            for barriers in values["barriers"]
-        ]
+        settings = _settings(engine, values)
         status = StatusLine()
+        clocks: list[Any] = []
         try:
             with interruptible() as cancel:
-                samples = benchmark.measure(engine, combinations, workload, cancel, status.show)
+                measurements = measure.measure(
+                    engine,
+                    settings,
+                    workload,
+                    cancel,
+                    status.show,
+                    warm=lambda: clocks.append(host.device_clocks(engine.device)),
+                )
+                clocks.append(host.device_clocks(engine.device))
+                measured_once = instruments.read_instruments(engine, settings, status.show)
         finally:
             status.clear()
-        probe_gb_s = getattr(engine, "probe_gb_s", None)
-        floor_tok_s = probe_gb_s * 1e9 / engine.weight_bytes if probe_gb_s else None
-        result = {
-            **output.provenance(engine, invocation.command),
-            "probe_gb_s": probe_gb_s,
-            "context": engine.context,
-            "prefill_tokens": workload.prefill_tokens,
-            "decode_tokens": workload.decode_tokens,
-            "repeats": workload.repeats,
-            "host_rss_bytes": _host_rss_bytes(),
-            "device_bytes": engine.device_bytes,
-            "runs": [benchmark.run_figures(setting, samples[setting], floor_tok_s) for setting in combinations],
-        }
-        if values["as_json"]:
-            output.print_json(result)
-        else:
-            click.echo(_text(engine, result))
-
-
-def _host_rss_bytes() -> int:
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
-
-
-def _text(engine: Engine, result: dict[str, Any]) -> str:
-    """The result as a table: a row a run, medians, milliseconds a token."""
-    header = ("mode", "barriers", "decode tok/s", "(p5-p95)", "prefill tok/s", *_MS_COLUMNS)
-    rows = [
-        (
-            run["mode"],
-            run["barriers"],
-            output.rate_text(run["decode_tok_s"]["median"]),
-            f"({output.rate_text(run['decode_tok_s']['p5'])}-{output.rate_text(run['decode_tok_s']['p95'])})",
-            output.rate_text(run["prefill_tok_s"]["median"]),
-            _ms(run["build_us"]),
-            _ms(run["record_us"]),
-            _ms(run["patch_submit_us"]),
-            _ms(run["gpu_total_us"]),
-            _ms(run["gpu_idle_before_us"]),
-            _ms(run["kernels_us"]),
-            _bubbles(run),
+        result = report.bench_report(
+            engine, invocation.command, settings, workload, measurements, measured_once, (clocks[0], clocks[-1])
         )
-        for run in result["runs"]
-    ]
-    run = result["runs"][0]
-    model = f"{result['model']} {result['quantisation']}"
-    fusion = "fused" if run["fusion"] else "not fused"
-    host, device = output.bytes_text(result["host_rss_bytes"]), output.bytes_text(result["device_bytes"])
-    return f"""\
-{model} on {output.device_text(engine.device)}, {result["driver"]}
-prefill {result["prefill_tokens"]}, decode {result["decode_tokens"]}, median of {result["repeats"]}; \
-{run["dispatches"]} dispatches a token, {fusion}; memory: process {host}, device {device}
-
-{output.table(header, rows, numeric=range(2, len(header)))}
-ms a token; build, record and submit (patch included) are CPU thread time; * from stamped tokens"""
+    if before is not None:
+        result["against"] = earlier.compare(result, before, str(values["against"]))
+    if values["as_json"]:
+        output.print_json(result)
+    else:
+        click.echo(bench_markdown(result) if values["as_markdown"] else bench_text(result))
 
 
-def _ms(value_us: float | None) -> str:
-    return "-" if value_us is None else f"{value_us / 1e3:.3f}"
+def _context(wanted: int | None, workload: Workload) -> dict[str, int]:
+    """The ``context`` to open the engine with, if it is not to choose."""
+    if wanted is None:
+        return {"context": workload.context} if workload.context > USUAL_CONTEXT else {}
+    if wanted < workload.context:
+        raise click.UsageError(f"--context {wanted} is too small; this bench needs {workload.context}")
+    return {"context": wanted}
 
 
-def _bubbles(run: dict[str, Any]) -> str:
-    if run["bubbles_us"] is None and run["bubbles_range_us"] is not None:
-        return "-".join(_ms(end) for end in run["bubbles_range_us"])
-    return _ms(run["bubbles_us"])
+def _settings(engine: Engine, values: dict[str, Any]) -> Sequence[Setting]:
+    """Every combination of the switches; a mode that this device refuses is left out unless it was asked for."""
+    from engine import MODES, EngineError
+    from zincchat.bench.setting import Setting
+
+    modes = values["modes"]
+    if modes is None:
+        modes = []
+        for mode in MODES:
+            try:
+                engine.mode = mode
+            except EngineError as error:
+                click.echo(f"zincchat: without {mode}: {error}", err=True)
+            else:
+                modes.append(mode)
+    fusions = (False,) if values["no_fusion"] else values["fusion"] or (True,)
+    return [Setting(*switches) for switches in product(modes, values["barriers"], fusions)]

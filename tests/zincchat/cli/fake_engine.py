@@ -37,6 +37,8 @@ DEVICES = [FakeDevice(), FakeDevice(index=1, name="Fake GPU", kind="discrete", i
 @dataclass(frozen=True)
 class FakeModel:
     name: str = "Fake-1M"
+    path: Path = Path("fake.gguf")
+    file_bytes: int = 98_000_000
     quantisation: str = "Q4_1"
     vocab_size: int = 100
 

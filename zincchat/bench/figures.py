@@ -1,0 +1,132 @@
+"""From a setting's passes to the entry of ``runs`` that describes it. Docs: docs/bench.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zincchat.bench.instruments import Floor, Instruments
+from zincchat.bench.measure import Samples, StampedPass
+from zincchat.bench.setting import Setting
+from zincchat.bench.statistics import median, paired_ratio, spread
+
+if TYPE_CHECKING:
+    from engine import TokenTiming
+
+CPU_STEPS = ("build", "record", "patch", "submit", "wait", "readback")
+CPU_FIELDS = (*(f"{step}_us" for step in CPU_STEPS), *(f"{step}_wall_us" for step in CPU_STEPS))
+CLEAN_FIELDS = (*CPU_FIELDS, "exposed_cpu_us", "gpu_total_us", "gpu_idle_before_us")
+STAMPED_FIELDS = ("kernels_us", "bubbles_us")
+
+
+def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: Instruments) -> dict[str, Any]:
+    """One entry of the JSON's ``runs``: microseconds are medians over tokens, None where not measured.
+
+    ``base`` are the samples of the setting that ratios refer to.
+    """
+    clean = [token for each in samples.clean for token in each.tokens]
+    stamped = [token for each in samples.stamped for token in each.stamped]
+    rates = [each.tok_s for each in samples.clean]
+    return {
+        **setting.to_json(),
+        "passes": list(clean[0].passes) if clean else [],
+        "dispatches": _whole(median([token.dispatches for token in clean])),
+        "barrier_count": _whole(median([token.barrier_count for token in clean])),
+        "decode_tok_s": spread(rates),
+        "decode_tok_s_repeats": rates,
+        "ratio_to_first": paired_ratio(rates, [each.tok_s for each in base.clean]),
+        "period_us": spread([token.period_us for token in clean]),
+        **{name: median([getattr(token, name) for token in clean]) for name in CLEAN_FIELDS},
+        "patch_submit_us": median([token.patch_us + token.submit_us for token in clean]),
+        "starved_us": _starved_us(clean, instruments.queued_gap_us),
+        **{name: median([getattr(token, name) for token in stamped]) for name in STAMPED_FIELDS},
+        "pieces_us": _median_pieces(stamped),
+        "bubbles_range_us": _bubbles_range(setting, stamped, instruments),
+        "stamped_tokens": len(stamped),
+        "stamp_cost_fraction": median([_stamp_cost(each) for each in samples.stamped]),
+        **_unexplained(samples),
+        **_floor_figures(clean, spread(rates)["median"], instruments.floor(setting)),
+        "recordings": _whole(median([each.recordings for each in samples.clean])),
+        **_record_costs(clean),
+    }
+
+
+def _record_costs(clean: Sequence[TokenTiming]) -> dict[str, float | None]:
+    """Of tokens whose command buffer was recorded for them alone; a recording made for many tells nothing here."""
+    recorded = [token for token in clean if token.rerecorded]
+    return {
+        "record_us_per_dispatch": median([token.record_us / token.dispatches for token in recorded]),
+        "build_us_per_op": median([token.build_us / token.dispatches for token in recorded]),
+    }
+
+
+def _starved_us(clean: Sequence[TokenTiming], queued_gap_us: float | None) -> float | None:
+    """What the GPU stood idle beyond the gap that two queued submissions leave anyway."""
+    if queued_gap_us is None:
+        return None
+    idle = [token.gpu_idle_before_us for token in clean if token.gpu_idle_before_us is not None]
+    return median([max(0.0, value - queued_gap_us) for value in idle])
+
+
+def _stamp_cost(stamped_pass: StampedPass) -> float | None:
+    """GPU time of stamped tokens over that of the clean ones between them, less one.
+
+    Neighbours are milliseconds apart: nothing drifts between them. None where no kernel was stamped.
+    """
+    stamped = _median_of(stamped_pass.stamped, lambda token: token.gpu_total_us if token.kernels_us else None)
+    between = _median_of(stamped_pass.between, lambda token: token.gpu_total_us)
+    return stamped / between - 1 if stamped and between else None
+
+
+def _unexplained(samples: Samples) -> dict[str, float | None]:
+    """What is left of a clean token's period after idle, kernels and bubbles; the median over repeats.
+
+    Each term is measured by itself (idle on the clean tokens, kernels and bubbles on the stamped ones of the same
+    repeat) and none is scaled, so this can be negative: stamped kernels may take longer than clean ones.
+    """
+    left_us: list[float] = []
+    fractions: list[float] = []
+    for clean, stamped in zip(samples.clean, samples.stamped, strict=False):
+        period = _median_of(clean.tokens, lambda token: token.period_us)
+        idle = _median_of(clean.tokens, lambda token: token.gpu_idle_before_us)
+        kernels = _median_of(stamped.stamped, lambda token: token.kernels_us)
+        bubbles = _median_of(stamped.stamped, lambda token: token.bubbles_us)
+        if period is None or idle is None or kernels is None or bubbles is None:
+            continue
+        left_us.append(period - idle - kernels - bubbles)
+        fractions.append(left_us[-1] / period)
+    return {"unexplained_us": median(left_us), "unexplained_fraction": median(fractions)}
+
+
+def _floor_figures(clean: Sequence[TokenTiming], rate: float, floor: Floor) -> dict[str, float | None]:
+    tok_s = floor.tok_s
+    return {
+        "token_bytes": floor.token_bytes,
+        "decode_gb_s": floor.token_bytes * rate / 1e9,
+        "floor_tok_s": tok_s,
+        "floor_fraction": rate / tok_s if tok_s else None,
+    }
+
+
+def _bubbles_range(
+    setting: Setting, stamped: Sequence[TokenTiming], instruments: Instruments
+) -> list[float | None] | None:
+    """The brackets: measured for the setting where the engine offers that, else as the tokens carried them."""
+    measured = instruments.bubbles_range_us(setting)
+    if measured is not None:
+        return list(measured)
+    ranges = [token.bubbles_range_us for token in stamped if token.bubbles_range_us is not None]
+    return [median([pair[end] for pair in ranges]) for end in (0, 1)] if ranges else None
+
+
+def _median_pieces(stamped: Sequence[TokenTiming]) -> dict[str, float | None] | None:
+    pieces = [token.pieces_us for token in stamped if token.pieces_us is not None]
+    return {name: median([piece[name] for piece in pieces]) for name in pieces[0]} if pieces else None
+
+
+def _median_of(tokens: Iterable[TokenTiming], value: Callable[[TokenTiming], float | None]) -> float | None:
+    return median([value(token) for token in tokens])
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

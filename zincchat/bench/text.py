@@ -1,0 +1,147 @@
+"""A bench for people: who measured what, then speed, the token's period and the CPU's work, a row a setting."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from zincchat.bench import cells
+from zincchat.bench.cells import Column
+from zincchat.cli.output import bytes_text, rate_text, table
+
+WIDTH = 118
+
+_SPEED: tuple[Column, ...] = (
+    ("tok/s", lambda run: rate_text(run["decode_tok_s"]["median"])),
+    ("p5-p95", lambda run: cells.ends(run["decode_tok_s"]["p5"], run["decode_tok_s"]["p95"])),
+    ("x first", lambda run: cells.ratio(run["ratio_to_first"])),
+    ("95% interval", lambda run: cells.interval(run["ratio_to_first"])),
+    ("ms p50", lambda run: cells.ms(run["period_us"]["median"])),
+    ("ms p95", lambda run: cells.ms(run["period_us"]["p95"])),
+    ("GB/s", lambda run: f"{run['decode_gb_s']:,.1f}"),
+    ("of floor", lambda run: cells.percent(run["floor_fraction"])),
+)
+_PERIOD: tuple[Column, ...] = (
+    ("period", lambda run: cells.ms(run["period_us"]["median"])),
+    ("GPU idle", lambda run: cells.ms(run["gpu_idle_before_us"])),
+    ("kernels*", lambda run: cells.ms(run["kernels_us"])),
+    ("bubbles*", cells.bubbles),
+    ("unexplained", lambda run: cells.ms(run["unexplained_us"])),
+    ("bounds of bubbles", cells.bubbles_between),
+    ("starved", lambda run: cells.ms(run["starved_us"])),
+    ("GPU total", lambda run: cells.ms(run["gpu_total_us"])),
+    ("stamps cost", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
+)
+_CPU: tuple[Column, ...] = (
+    ("build", lambda run: cells.ms(run["build_us"])),
+    ("record", lambda run: cells.ms(run["record_us"])),
+    ("submit", lambda run: cells.ms(run["patch_submit_us"])),
+    ("exposed", lambda run: cells.ms(run["exposed_cpu_us"])),
+    ("build us/op", lambda run: cells.us(run["build_us_per_op"])),
+    ("record us/dispatch", lambda run: cells.us(run["record_us_per_dispatch"])),
+    ("dispatches", lambda run: str(run["dispatches"])),
+    ("barriers", lambda run: str(run["barrier_count"])),
+    ("recordings", lambda run: str(run["recordings"])),
+)
+
+
+def bench_text(report: dict[str, Any]) -> str:
+    """The whole report in lines of at most 120 columns (a long --fusion list aside)."""
+    runs = report["runs"]
+    paragraphs = [
+        "\n".join(_head(report)),
+        _table("Decode speed", runs, _SPEED),
+        _table("One token on the GPU, ms: period = GPU idle + kernels + bubbles + unexplained", runs, _PERIOD),
+        _table("The CPU's part, ms of thread time a token", runs, _CPU),
+        "\n".join(_notes(report)),
+    ]
+    if report.get("against"):
+        paragraphs.append("\n".join(_against(report["against"])))
+    return "\n\n".join(paragraphs)
+
+
+def _head(report: dict[str, Any]) -> list[str]:
+    versions = report["versions"]
+    prefill = report["runs"][0]["prefill_tok_s"]
+    shared = cells.common_switches(report["runs"])
+    lines = [
+        f"{cells.model(report)} on {cells.device(report)}",
+        f"driver {report['driver']}, Vulkan {versions['vulkan_api']}; {report['host_cpu']}",
+        f"zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)}; {cells.clocks(report)}",
+    ]
+    lines.append(
+        f"greedy decode of {report['decode_tokens']} tokens from an empty context, {report['repeats']} interleaved"
+        f" repeats{f'; {shared}' if shared else ''}"
+    )
+    lines.append(
+        f"prefill of {report['prefill_tokens']} tokens: {rate_text(prefill['median'])} tok/s"
+        f" ({cells.ends(prefill['p5'], prefill['p95'])}), whatever the setting;"
+        f" memory: process {bytes_text(report['host_rss_bytes'])}, device {bytes_text(report['device_bytes'])}"
+    )
+    return [part for line in lines for part in _wrapped(line)]
+
+
+def _notes(report: dict[str, Any]) -> list[str]:
+    first = report["runs"][0]
+    stamped = min(run["stamped_tokens"] for run in report["runs"])
+    lines = []
+    if len(report["runs"]) > 1:
+        lines.append(f"x first: against {first['mode']}, the first row, repeat by repeat (medians over repeats)")
+    lines.append(
+        "ms p50, p95 and all below: over tokens; submit includes patching the parameters; recordings: in a run of"
+        f" {report['decode_tokens']} tokens"
+    )
+    if stamped:
+        lines.append(
+            f"* on {stamped} or more stamped tokens a row; the stamps' cost is not taken off: see docs/bench.md"
+        )
+    if report["probe_gb_s"] is not None and first["floor_tok_s"] is not None:
+        lines.append(
+            f"floor: {bytes_text(first['token_bytes'])} a token at {report['probe_gb_s']:,.1f} GB/s, as measured"
+            f" here, is {rate_text(first['floor_tok_s'])} tok/s"
+        )
+    if report["queued_gap_us"] is not None:
+        lines.append(f"starved: GPU idle beyond the {report['queued_gap_us']:.1f} us between two queued submissions")
+    if report["submit_hint"] is not None:
+        lines.append(hint_text(report["submit_hint"]))
+    if report["repeats"] < 6:
+        at_most = cells.percent(report["interval_coverage_at_most"])
+        lines.append(f"{report['repeats']} repeats: the interval covers {at_most} at most; --repeat 6 reaches 95%")
+    return [part for line in lines for part in _wrapped(line)]
+
+
+def hint_text(hint: dict[str, Any]) -> str:
+    """What the one-time-submit hint is worth on this device."""
+    return (
+        f"one-time-submit hint: GPU {cells.ms(hint['with_us'])} ms with it, {cells.ms(hint['without_us'])} without"
+        f" ({cells.percent(hint['without_us'] / hint['with_us'] - 1, sign=True)})"
+    )
+
+
+def _table(title: str, runs: Sequence[dict[str, Any]], columns: Sequence[Column]) -> str:
+    header, rows, switches = cells.grid(runs, columns)
+    return f"{title}\n{table(header, rows, numeric=range(switches, len(header)))}"
+
+
+def _against(against: dict[str, Any]) -> list[str]:
+    what = ", ".join(str(part) for part in (against["date"], against["version"]) if part)
+    lines = [f"Against {against['file']}{f' ({what})' if what else ''}"]
+    lines += [f"{each['what']} differs: {each['then']} then, {each['now']} now" for each in against["differs"]]
+    lines += [f"only then: {setting}" for setting in against["only_then"]]
+    lines += [f"only now: {setting}" for setting in against["only_now"]]
+    lines = [part for line in lines for part in _wrapped(line)]
+    if not against["runs"]:
+        return [*lines, "no setting is in both"]
+    columns: tuple[Column, ...] = (
+        ("tok/s then", lambda run: rate_text(run["decode_tok_s"]["then"])),
+        ("now", lambda run: rate_text(run["decode_tok_s"]["now"])),
+        ("now/then", lambda run: cells.ratio(run["ratio"])),
+        ("95% interval", lambda run: cells.interval(run["ratio"])),
+        ("prefill now/then", lambda run: f"{run['prefill_ratio']:.3f}"),
+    )
+    return [*lines, *_table("", against["runs"], columns).splitlines()[1:]]
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
