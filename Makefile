@@ -7,7 +7,7 @@ LAUNCH := $(PYTHON) -m zincchat.launcher --exec
 DEBUG_OPTION := $(if $(DEBUG),--debug)
 ARGS ?=
 
-.PHONY: setup chat test check bench soak screenshot lock clean
+.PHONY: setup chat test check bench soak screenshot rdna4 lock clean
 
 setup:
 	@found=; for python in python3 python3.13 python3.12 python3.11; do \
@@ -39,6 +39,11 @@ soak: setup
 
 screenshot: setup
 	@$(LAUNCH) -m zincchat.screenshot $(ARGS)
+
+# What the kernels and recordings come to on a Radeon RX 9070 XT, without one: docs/rdna4.md. Brings a driver first.
+rdna4: setup
+	@$(PYTHON) -m zincchat.setup --rdna4 $(DEBUG_OPTION)
+	@$(PYTHON) -m zincchat.launcher --rdna4 -m zincchat.rdna4 $(ARGS)
 
 # Renews requirements.lock to the newest releases that pyproject.toml allows; needs uv, which nothing else here does.
 lock:

@@ -58,8 +58,8 @@ class CachedDriver:
     @property
     def runs_here(self) -> bool:
         """True where this very process was started with ``prefix()``: its command line says so, no variable does."""
-        words = Path("/proc/self/cmdline").read_bytes().split(b"\0")
-        return words[:3] == [os.fsencode(word) for word in self.prefix()]
+        prefix = [os.fsencode(word) for word in self.prefix()]
+        return Path("/proc/self/cmdline").read_bytes().split(b"\0")[: len(prefix)] == prefix
 
 
 def folder() -> Path:

@@ -7,6 +7,7 @@ the machine's own libraries and see no variable. ``ZINCCHAT_DRIVER=system`` keep
     zincchat ...                                            the command itself
     python -m zincchat.launcher --exec -m MODULE ...        a module, such as pytest
     python -m zincchat.launcher --exec SCRIPT.py ...        a script
+    python -m zincchat.launcher --rdna4 ...                 either of them, on the driver of a card that is not there
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from zincchat import cached_driver
+from zincchat import cached_driver, faked_card
 
 
 def driver_environment() -> dict[str, str]:
@@ -37,6 +38,23 @@ def select_driver() -> None:
         from engine import set_loader_environment
 
         set_loader_environment(variables)
+
+
+def select_faked_card() -> None:
+    """Make this process run on the driver of the faked card.
+
+    Programs it starts run on the machine's own libraries and drivers, to which the variables left mean nothing.
+    Raises SystemExit, with one line, where that driver is not there or cannot be started.
+    """
+    card = faked_card.load()
+    if card is None:
+        sys.exit("zincchat: the driver of the faked RDNA4 card is not here: run 'python -m zincchat.setup --rdna4'")
+    if not card.runs_here:
+        os.environ.update(card.start_environment())
+        _relaunch(card)
+    from engine import set_loader_environment
+
+    set_loader_environment(card.environment())
 
 
 def _relaunch(driver: cached_driver.CachedDriver) -> None:
@@ -63,7 +81,6 @@ def main() -> int:
 
 def _execute(arguments: list[str]) -> None:
     """Run a module or script as the main program, with the rest of ``arguments`` as its own."""
-    select_driver()
     if arguments[:1] == ["-m"] and len(arguments) > 1:
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
@@ -72,11 +89,12 @@ def _execute(arguments: list[str]) -> None:
         sys.path[0] = str(Path(arguments[0]).resolve().parent)
         runpy.run_path(arguments[0], run_name="__main__")
     else:
-        sys.exit("usage: python -m zincchat.launcher --exec (-m MODULE | SCRIPT) [ARGUMENT ...]")
+        sys.exit("usage: python -m zincchat.launcher --exec | --rdna4 (-m MODULE | SCRIPT) [ARGUMENT ...]")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--exec"]:
+    if sys.argv[1:2] in (["--exec"], ["--rdna4"]):
+        (select_driver if sys.argv[1] == "--exec" else select_faked_card)()
         _execute(sys.argv[2:])
     else:
         sys.exit(main())

@@ -168,6 +168,13 @@ def test_exec_without_a_program_explains_itself(data):
     assert done.stderr.startswith("usage: ")
 
 
+def test_without_the_faked_cards_driver_one_line_says_how_to_bring_it(data):
+    done = launch(data, "--rdna4", str(data.parent / "report.py"))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("run 'python -m zincchat.setup --rdna4'")
+
+
 @needs_loader
 def test_the_command_itself_starts(data):
     done = launch(data, "--version")

@@ -10,6 +10,7 @@ from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
 from zincchat.setup.console import say
 from zincchat.setup.driver import ensure_driver, remove_driver
 from zincchat.setup.model import fetch_model
+from zincchat.setup.rdna4 import ensure_faked_card, remove_faked_card
 from zincchat.setup.report import reported
 
 
@@ -18,10 +19,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m zincchat.setup", description=__doc__)
     parser.add_argument("--debug", action="store_true", help="show the raw output of a step that fails")
     parser.add_argument("--remove-driver", action="store_true", help="remove the cached Vulkan driver and exit")
+    parser.add_argument("--rdna4", action="store_true", help="bring the driver of the faked RDNA4 card and exit")
+    parser.add_argument("--remove-rdna4", action="store_true", help="remove the driver of the faked card and exit")
     chosen = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    return reported(_remove if chosen.remove_driver else _prepare, debug=chosen.debug)
+    steps = (
+        (chosen.remove_driver, _remove),
+        (chosen.remove_rdna4, _remove_faked_card),
+        (chosen.rdna4, ensure_faked_card),
+        (True, _prepare),
+    )
+    return reported(next(step for wanted, step in steps if wanted), debug=chosen.debug)
 
 
 def _prepare() -> None:
@@ -31,6 +40,11 @@ def _prepare() -> None:
 
 def _remove() -> None:
     say("the cached Vulkan driver was removed" if remove_driver() else "there is no cached Vulkan driver")
+
+
+def _remove_faked_card() -> None:
+    removed = remove_faked_card()
+    say("the driver of the faked card was removed" if removed else "there is no driver of a faked card")
 
 
 if __name__ == "__main__":

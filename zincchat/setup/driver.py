@@ -8,6 +8,8 @@ import platform
 import re
 import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from zincchat import cached_driver
@@ -19,14 +21,29 @@ from zincchat.setup.console import megabytes, say
 from zincchat.setup.errors import SetupError
 from zincchat.setup.folders import require_space, size_bytes, staging, write_atomically
 from zincchat.setup.probe import Device, vulkan_devices
-from zincchat.setup.unpack import unpack_driver
+from zincchat.setup.unpack import Contents, unpack_driver
 
 OLDEST_MESA = 25
 _SUITES = ("forky", "trixie")  # the first has the faster driver; mirrors that do not carry it yet have the second
-_PACKAGES = ("mesa-vulkan-drivers", "libvulkan1", "vulkan-validationlayers")
-_ROUGH_DOWNLOAD_BYTES = 84_000_000  # told before the index, which is part of it, says it exactly
 _INDEX_BYTES = 35_000_000  # the index as apt keeps it, with room to grow
 _DISK_BYTES = 300_000_000  # what lies on the disk at most while it is unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class Bringing:
+    """A driver that can be brought: what is in it, where it goes and how to see that it works.
+
+    ``download_bytes`` and ``kept_bytes`` are told before the index, which is part of the download, says them exactly.
+    """
+
+    contents: Contents
+    folder: Callable[[], Path]
+    load: Callable[[Path], CachedDriver | None]
+    works: Callable[[Device], bool]
+    download_bytes: int
+    kept_bytes: int
+    remove_option: str
+
 
 _ICD_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 _DEVICE_FOLDERS = ("/dev/dri",)
@@ -52,7 +69,7 @@ def ensure_driver() -> None:
     if cached_driver.load() is None:
         say(_why(software))
         try:
-            _bring()
+            bring(SOFTWARE)
         except SetupError as error:
             if software is None:
                 raise
@@ -77,6 +94,19 @@ def is_good_enough(device: Device) -> bool:
     return not device.is_software or device.driver_version >= (OLDEST_MESA, 0, 0)
 
 
+SOFTWARE = Bringing(
+    contents=Contents(
+        ("mesa-vulkan-drivers", "libvulkan1", "vulkan-validationlayers"), "lvp", "libVkLayer_khronos_validation.so"
+    ),
+    folder=cached_driver.folder,
+    load=cached_driver.load,
+    works=is_good_enough,
+    download_bytes=84_000_000,
+    kept_bytes=220_000_000,
+    remove_option="--remove-driver",
+)
+
+
 def _why(software: Device | None) -> str:
     if software is None:
         return "this machine has no Vulkan driver; bringing a software one, which needs no root"
@@ -86,31 +116,34 @@ def _why(software: Device | None) -> str:
     )
 
 
-def _bring() -> CachedDriver:
-    """The software driver in the data folder, fetched from the Debian mirror that the machine's apt uses."""
+def bring(wanted: Bringing) -> CachedDriver:
+    """The driver in its folder, fetched from the Debian mirror that the machine's apt uses. Raises SetupError."""
     source = _source()
+    place = wanted.folder()
     say(
-        f"download about {megabytes(_ROUGH_DOWNLOAD_BYTES)}, then about 220 MB in {cached_driver.folder()} "
-        f"(remove it with: {sys.executable} -m zincchat.setup --remove-driver)"
+        f"download about {megabytes(wanted.download_bytes)}, then about {megabytes(wanted.kept_bytes)} in {place} "
+        f"(remove it with: {sys.executable} -m zincchat.setup {wanted.remove_option})"
     )
     doing = "bringing the Vulkan driver"
     with staging(data_dir(), doing) as folder:
-        if present := cached_driver.load():  # another setup was faster
+        if present := wanted.load(place):  # another setup was faster
             return present
-        require_space(folder, _ROUGH_DOWNLOAD_BYTES + _INDEX_BYTES + _DISK_BYTES, doing)
-        apt, packages = _open_suite(folder, source)
+        require_space(folder, wanted.download_bytes + _INDEX_BYTES + _DISK_BYTES, doing)
+        apt, packages = _open_suite(folder, source, wanted.contents)
         total_bytes = sum(package.size_bytes for package in packages)
         mesa = next(package.version for package in packages if package.name == "mesa-vulkan-drivers")
         say(f"downloading Mesa {mesa} from Debian {apt.suite}: {len(packages)} packages, {megabytes(total_bytes)}")
-        files = apt.download(_PACKAGES, total_bytes)
+        files = apt.download(wanted.contents.packages, total_bytes)
         say("unpacking the driver")
         built = folder / "driver"
-        unpack_driver(files, built)
-        driver = _finish(built, apt.suite, packages)
-        if cached_driver.folder().exists():  # one that is not whole
-            cached_driver.folder().rename(folder / "replaced")
-        built.rename(cached_driver.folder())
-    return CachedDriver(cached_driver.folder(), driver.glibc)
+        unpack_driver(files, built, wanted.contents)
+        _finish(built, apt.suite, packages, wanted)
+        if place.exists():  # one that is not whole
+            place.rename(folder / "replaced")
+        built.rename(place)
+        brought = wanted.load(place)
+        assert brought is not None
+        return brought
 
 
 def _source() -> Source:
@@ -139,14 +172,14 @@ def _package_advice() -> str:
     return "install your system's Vulkan loader and the package mesa-vulkan-drivers (elsewhere vulkan-swrast)"
 
 
-def _open_suite(folder: Path, source: Source) -> tuple[PrivateApt, list[Package]]:
+def _open_suite(folder: Path, source: Source, contents: Contents) -> tuple[PrivateApt, list[Package]]:
     """The first suite that the mirror carries, with the packages to fetch from it."""
     failures: list[SetupError] = []
     for suite in _SUITES:
         apt = PrivateApt(folder / suite, source, suite)
         try:
             apt.update()
-            return apt, apt.plan(_PACKAGES)
+            return apt, apt.plan(contents.packages)
         except SetupError as error:
             failures.append(error)
             if isinstance(error, Unreachable):
@@ -155,7 +188,7 @@ def _open_suite(folder: Path, source: Source) -> tuple[PrivateApt, list[Package]
     raise SetupError(f"{failures[-1]}, or {_package_advice()}", details)
 
 
-def _finish(built: Path, suite: str, packages: list[Package]) -> CachedDriver:
+def _finish(built: Path, suite: str, packages: list[Package], wanted: Bringing) -> None:
     """Write the manifest, then see that a process on this driver finds its device."""
     versions = {package.name: package.version for package in packages}
     glibc = re.match(r"\d+\.\d+", versions.get("libc6", ""))
@@ -167,12 +200,10 @@ def _finish(built: Path, suite: str, packages: list[Package]) -> CachedDriver:
         "packages": versions,
     }
     (built / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    driver = cached_driver.load(built)
+    driver = wanted.load(built)
     devices = vulkan_devices(driver.prefix(), os.environ | driver.environment()) if driver else []
-    if not any(is_good_enough(device) for device in devices):
+    if not any(wanted.works(device) for device in devices):
         raise SetupError(f"the downloaded Vulkan driver does not work on this machine: {_package_advice()}")
-    assert driver is not None
-    return driver
 
 
 def _keep_choice(use: str, fingerprint: list[str]) -> None:

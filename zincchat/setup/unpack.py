@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from zincchat.cached_driver import LOADER_NAME
@@ -14,30 +15,57 @@ from zincchat.setup import child
 from zincchat.setup.errors import SetupError
 
 _LIBRARY_FOLDERS = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
-_DRIVER, _VULKAN_LOADER = "libvulkan_lvp.so", "libvulkan.so.1"
-_LAYER = "libVkLayer_khronos_validation.so"
-_ICD, _LAYER_MANIFEST = "usr/share/vulkan/icd.d/lvp_icd", "usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation"
+_VULKAN_LOADER = "libvulkan.so.1"
+_ICDS, _LAYERS = "usr/share/vulkan/icd.d/", "usr/share/vulkan/explicit_layer.d/"
 
 
-def unpack_driver(packages: Iterable[Path], target: Path) -> None:
-    """Take the software driver, the Vulkan loader, the validation layer and what they need out of ``packages``.
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a driver's folder holds.
 
-    Each package file is deleted once it is unpacked. Writes lib/, glibc/, icd/lvp.json and layers/ below ``target``;
-    libraries of other drivers and those that nothing here needs are left out. Raises SetupError and OSError.
+    ``packages`` and what they depend on are where it comes from, ``driver`` the driver's name in the files of Mesa
+    (lvp, radeon), ``layer`` the library of a layer to keep, ``preload`` a library that programs are started with.
+    """
+
+    packages: tuple[str, ...]
+    driver: str
+    layer: str | None = None
+    preload: str | None = None
+
+    @property
+    def driver_library(self) -> str:
+        """File name of the driver's library."""
+        return f"libvulkan_{self.driver}.so"
+
+    @property
+    def libraries(self) -> list[str]:
+        """File names of the libraries that are there for their own sake."""
+        names = (self.driver_library, _VULKAN_LOADER, self.layer, self.preload)
+        return [name for name in names if name is not None]
+
+
+def unpack_driver(packages: Iterable[Path], target: Path, contents: Contents) -> None:
+    """Take the driver, the Vulkan loader, the layer and what they need out of ``packages``.
+
+    Each package file is deleted once it is unpacked. Writes lib/, glibc/, icd/DRIVER.json and layers/ below
+    ``target``; libraries of other drivers and those that nothing here needs are left out. Raises SetupError and
+    OSError.
     """
     folders = {name: target / name for name in ("lib", "glibc", "icd", "layers")}
     for folder in folders.values():
         folder.mkdir(parents=True)
     for package in packages:
         libraries = folders["glibc" if package.name.startswith("libc6_") else "lib"]
-        _unpack(package, libraries, target)
+        _unpack(package, libraries, target, contents)
         package.unlink()
-    _keep_needed(folders["lib"], folders["glibc"])
-    _write_manifest(target / "icd.json", folders["icd"] / "lvp.json", "ICD", _DRIVER)
-    _write_manifest(target / "layer.json", folders["layers"] / "validation.json", "layer", _LAYER)
+    _keep_needed(folders["lib"], folders["glibc"], contents)
+    icd = folders["icd"] / f"{contents.driver}.json"
+    _write_manifest(target / "icd.json", icd, "ICD", contents.driver_library)
+    if contents.layer is not None:
+        _write_manifest(target / "layer.json", folders["layers"] / "validation.json", "layer", contents.layer)
 
 
-def _unpack(package: Path, libraries: Path, target: Path) -> None:
+def _unpack(package: Path, libraries: Path, target: Path, contents: Contents) -> None:
     """Libraries into ``libraries``, under their bare names, and the two manifests into ``target``."""
     with subprocess.Popen(
         ["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -46,7 +74,7 @@ def _unpack(package: Path, libraries: Path, target: Path) -> None:
             with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
                 for member in archive:
                     path = member.name.removeprefix("./")
-                    destination = _destination(path, libraries, target)
+                    destination = _destination(path, libraries, target, contents)
                     if destination is None:
                         continue
                     if member.issym() and "/" not in member.linkname:
@@ -61,23 +89,22 @@ def _unpack(package: Path, libraries: Path, target: Path) -> None:
         raise SetupError(f"the package {package.name} cannot be unpacked: see that the program dpkg-deb works here")
 
 
-def _destination(path: str, libraries: Path, target: Path) -> Path | None:
+def _destination(path: str, libraries: Path, target: Path, contents: Contents) -> Path | None:
     parent, _, name = path.rpartition("/")
     if parent in _LIBRARY_FOLDERS and ".so" in name:
-        other_driver = name.startswith("libvulkan_") and name != _DRIVER
-        other_layer = name.startswith("libVkLayer_") and name != _LAYER
-        return None if other_driver or other_layer else libraries / name
-    if path.startswith(_ICD):
+        one_of_many = name.startswith(("libvulkan_", "libVkLayer_")) or name.endswith("_drm_shim.so")
+        return None if one_of_many and name not in contents.libraries else libraries / name
+    if path.startswith(f"{_ICDS}{contents.driver}_icd"):
         return target / "icd.json"
-    if path.startswith(_LAYER_MANIFEST):
+    if contents.layer is not None and path.startswith(_LAYERS + contents.layer.removeprefix("lib").removesuffix(".so")):
         return target / "layer.json"
     return None
 
 
-def _keep_needed(lib: Path, glibc: Path) -> None:
-    """Delete what the driver, the Vulkan loader and the layer do not link to, as the dynamic loader itself lists it."""
+def _keep_needed(lib: Path, glibc: Path, contents: Contents) -> None:
+    """Delete what the libraries that are wanted do not link to, as the dynamic loader itself lists it."""
     needed: set[Path] = set()
-    for name in (_DRIVER, _VULKAN_LOADER, _LAYER):
+    for name in contents.libraries:
         if not (lib / name).exists():
             raise SetupError(f"the downloaded packages lack {name}: try again another day, the suite is changing")
         listed = child.run([glibc / LOADER_NAME, "--library-path", f"{lib}:{glibc}", "--list", lib / name])
