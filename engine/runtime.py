@@ -138,6 +138,8 @@ class Runtime:
         return sum(op.bytes_moved for op in program.ops if op.piece in ("weights", "head"))
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
+        if self.clock is None:
+            return
         self._kernels.prepare([(name, defines, True) for name, defines, _ in jobs], lambda: None, threads=1)
 
     def _stop(self) -> None:

@@ -30,7 +30,7 @@ class Brackets:
 
     def measure(self, program: DecodeProgram) -> tuple[float, float]:
         """Medians of five runs each, microseconds; the lower bound never exceeds the upper."""
-        null = [op.with_kernel(self._kernels.twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in program.ops]
+        null = [op.with_kernel(self._kernels.null_twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in program.ops]
         free = [False] * len(program.ops)
         self._commands.copy_now(self._state, self._saved)
         lower, clean, unordered = (

@@ -66,8 +66,6 @@ class Kernels:
         self.base: Defines = {"SUBGROUP_SIZE": device.subgroup_size}
         if device.row_kernels:
             self.base["CPU_DEVICE"] = 1
-        if device.has_kernel_clock:
-            self.base["HAS_CLOCK"] = 1
         if device.binding == "descriptors":
             self.base["DESCRIPTORS"] = 1
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
@@ -86,8 +84,12 @@ class Kernels:
         return kernel
 
     def twin(self, kernel: Kernel) -> Kernel:
-        """The twin of a kernel: the same code, which also notes when it ran, or returns at once."""
+        """The stamped twin of a kernel: the same code, which also notes when it ran."""
         return self.get(kernel.name, kernel.defines, stamped=True)
+
+    def null_twin(self, kernel: Kernel) -> Kernel:
+        """The null twin of a kernel: the same code, which returns at once when its stamp address is 0."""
+        return self.get(kernel.name, {**kernel.defines, "NULL_TWIN": 1}, stamped=True)
 
     def prepare(
         self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None], threads: int | None = None

@@ -28,7 +28,7 @@
 #endif
 
 #ifdef STAMPS
-#ifdef HAS_CLOCK
+#ifndef NULL_TWIN
 #extension GL_EXT_shader_realtime_clock : require
 #endif
 layout(buffer_reference, std430, buffer_reference_align = 16) restrict writeonly buffer StampSlots { uvec4 data[]; };
