@@ -90,7 +90,7 @@ class Memory:
 
     @contextmanager
     def temporary(self, size: int, kind: str = "device") -> Iterator[Slice]:
-        """A slice of an allocation of its own, freed on exit, when no kernel may use it. EngineError if memory is out."""
+        """A slice of an allocation of its own, freed on exit: no kernel may use it then. EngineError if memory is out."""
         block = self._new_block(size, size, kind)
         try:
             yield Slice(block.buffer, 0, size, block.address, block.pointer, False)
