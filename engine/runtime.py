@@ -14,6 +14,7 @@ from engine.decode.step import Mode, Request, Resources, Step
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
 from engine.profile.brackets import Brackets
+from engine.profile.scratch_run import ScratchRun
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PASSES
@@ -79,8 +80,9 @@ class Runtime:
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
-        self._brackets = Brackets(device, memory, kernels, buffers.state)
-        cleanup.callback(self._brackets.close)
+        self._scratch = ScratchRun(device, memory, buffers.state)
+        cleanup.callback(self._scratch.close)
+        self._brackets = Brackets(self._scratch, kernels)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = self._weights_read()
         self.stamp_every = _STAMP_EVERY
