@@ -1,0 +1,170 @@
+"""A model's kernels compiled and its decode programs recorded, without its weights and without running anything.
+
+It serves devices that only pretend to be there: RADV for a card that is faked compiles and records as for the card
+itself, and drops what is submitted. So nothing here submits or waits.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from time import thread_time_ns
+
+from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
+from engine.decode.state import STEP_BYTES
+from engine.dry_run.report import RECORDED_MODES, DryRun, KernelStatistics, RecordedProgram
+from engine.dry_run.shapes import SHAPES
+from engine.errors import EngineError
+from engine.models import llama
+from engine.prefill import chunk_tokens
+from engine.program.activations import ActivationBuffers, Activations
+from engine.program.fusion import PASSES
+from engine.program.lower import Lowering
+from engine.program.matrix import layout
+from engine.program.schedule import BARRIERS
+from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
+from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.executables import executable_statistics
+from engine.vulkan.instance import Instance
+from engine.vulkan.pipelines import Defines, Kernel, Kernels
+from engine.vulkan.unbacked import UnbackedMemory
+from engine.weights.placeholder import placeholder_weights
+
+_REPEATS = 30
+_FLAGS = {"rerecord": ONE_TIME_SUBMIT, "reuse": 0}
+_STATISTICS = {  # our name: the driver's (those of RADV)
+    "vgprs": "VGPRs",
+    "sgprs": "SGPRs",
+    "spilled_vgprs": "Spilled VGPRs",
+    "spilled_sgprs": "Spilled SGPRs",
+    "scratch_bytes": "Scratch size",
+    "lds_bytes": "LDS size",
+    "code_bytes": "Code size",
+    "waves_per_simd": "Subgroups per SIMD",
+}
+
+
+def dry_run(
+    shape: str, device: str | int | None = None, context: int = 2048, subgroup_size: int | None = None
+) -> DryRun:
+    """Compile every kernel that the model ``shape`` (of SHAPES) uses on ``device``, and record its decode programs.
+
+    ``subgroup_size`` overrides the one that the engine takes on this device. Raise EngineError for an unknown shape
+    or size, and where the driver offers no compile statistics or names them otherwise than RADV.
+    """
+    if shape not in SHAPES:
+        raise EngineError(f"unknown shape {shape!r}; there is {', '.join(SHAPES)}")
+    geometry, tensors = SHAPES[shape].geometry_and_tensors(shape)
+    specs = llama.tensors(geometry, tensors)
+    with ExitStack() as cleanup:
+        instance = Instance()
+        cleanup.callback(instance.close)
+        vulkan = Device(instance, device, statistics=True)
+        cleanup.callback(vulkan.close)
+        if subgroup_size is not None:
+            low, high = vulkan.subgroup_sizes
+            if not low <= subgroup_size <= high or subgroup_size & (subgroup_size - 1):
+                raise EngineError(f"{vulkan.info.name} has no subgroup size {subgroup_size}: {low} to {high}")
+            vulkan.subgroup_size = subgroup_size
+        kernels = Kernels(vulkan)
+        cleanup.callback(kernels.close)
+        jobs = kernel_jobs(kernels, geometry, tensors, specs)
+        jobs += [(name, defines, True) for name, defines, stamped in jobs if not stamped]
+        kernels.prepare(jobs, lambda: None)
+
+        memory = UnbackedMemory(vulkan)
+        weights = placeholder_weights(tensors, specs, memory, layout(kernels))
+        tokens = chunk_tokens(vulkan.row_kernels)
+        buffers = allocate_buffers(memory, geometry, context, llama.rope_frequencies(geometry, None), tokens)
+        single = Activations(ActivationBuffers(memory, geometry, tokens), 1)
+        sampling = sampler(memory, kernels, geometry.vocab, single, buffers)
+        lowering = Lowering(kernels, geometry, buffers, context)
+        builder = decode_builder(llama, weights, single, lowering, sampling)
+        slot = Slot(memory.allocate(STEP_BYTES), memory.allocate(16))
+        bucket = builder.bucket(0)
+        commands = CommandBuffer(vulkan)
+        cleanup.callback(commands.close)
+
+        programs = [
+            _record(builder, bucket, Settings("reuse", passes, barriers), slot, commands)
+            for passes in ((), PASSES)
+            for barriers in BARRIERS
+        ]
+        fused, unfused = (
+            builder.build(bucket, Settings("reuse", passes, "every"), slot).ops for passes in (PASSES, ())
+        )
+        counts = [Counter(op.kernel for op in ops) for ops in (fused, unfused)]
+        return DryRun(
+            shape=shape,
+            device=vulkan.info.name,
+            driver=vulkan.info.driver,
+            subgroup_size=vulkan.subgroup_size,
+            context_tokens=context,
+            bucket_tokens=bucket,
+            weight_bytes=sum(op.bytes_moved for op in fused if op.piece in ("weights", "head")),
+            kernels=[_statistics(vulkan, kernels, job, counts) for job in jobs],
+            programs=programs,
+        )
+
+
+def _statistics(
+    device: Device, kernels: Kernels, job: tuple[str, Defines, bool], counts: list[Counter[Kernel]]
+) -> KernelStatistics:
+    name, defines, stamped = job
+    kernel = kernels.get(name, defines, stamped)
+    found = executable_statistics(device, kernel)
+    missing = next((theirs for theirs in _STATISTICS.values() if theirs not in found), None)
+    if missing is not None:
+        raise EngineError(f"{device.info.driver} reports no {missing!r} for its kernels: RADV does")
+    values = {ours: int(found[theirs]) for ours, theirs in _STATISTICS.items()}
+    values["waves_per_simd"] //= max(1, int(found["Subgroup size"]) // 32)  # RADV counts a wave of 64 as two
+    return KernelStatistics(
+        name=name,
+        defines=defines,
+        stamped=stamped,
+        fused_dispatches=counts[0][kernel],
+        unfused_dispatches=counts[1][kernel],
+        subgroup_size=int(found["Subgroup size"]),
+        **values,
+    )
+
+
+def _record(
+    builder: ProgramBuilder, bucket: int, settings: Settings, slot: Slot, commands: CommandBuffer
+) -> RecordedProgram:
+    program = builder.build(bucket, settings, slot)
+
+    def record(flags: int) -> None:
+        commands.begin(flags)
+        commands.record(program.ops, program.barriers)
+        commands.end()
+
+    return RecordedProgram(
+        fusion=bool(settings.passes),
+        barriers=settings.barriers,
+        dispatches=len(program.ops),
+        barrier_count=program.barrier_count,
+        build_us=_median_us(lambda: builder.build(bucket, settings, slot)),
+        record_us={mode: _median_us(partial(record, _FLAGS[mode])) for mode in RECORDED_MODES},
+    )
+
+
+def _median_us(work: Callable[[], DecodeProgram | None]) -> float:
+    """Median CPU time of this thread, the garbage collector kept out as the app keeps it out of a reply."""
+    work()
+    times_ns = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(_REPEATS):
+            start_ns = thread_time_ns()
+            work()
+            times_ns.append(thread_time_ns() - start_ns)
+    finally:
+        gc.enable()
+    return statistics.median(times_ns) / 1e3
