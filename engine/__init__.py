@@ -1,10 +1,13 @@
 """zincchat's engine: headless text generation on Vulkan compute, with the time of every token measured."""
 
+from engine.atomic_file import AtomicFile
 from engine.decode import MODES
 from engine.decode.sampling import Sampling
 from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
+from engine.profile.chrome_trace import chrome_trace
+from engine.profile.export import export_suffix, export_text
 from engine.profile.records import TokenTiming
 from engine.profile.timeline import KernelSpan, TokenTrace
 from engine.program.fusion import PASSES as FUSION_PASSES
@@ -16,6 +19,7 @@ __all__ = [
     "BARRIERS",
     "FUSION_PASSES",
     "MODES",
+    "AtomicFile",
     "Cancelled",
     "DeviceInfo",
     "Engine",
@@ -28,6 +32,9 @@ __all__ = [
     "Token",
     "TokenTiming",
     "TokenTrace",
+    "chrome_trace",
+    "export_suffix",
+    "export_text",
     "list_devices",
     "set_loader_environment",
 ]

@@ -1,0 +1,204 @@
+"""The trace of a tiny model in every mode: what Chrome's format asks for, and what a reader of it relies on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import BARRIERS, MODES, Engine, Sampling, Token, chrome_trace
+
+GREEDY = Sampling(temperature=0.0)
+TOKENS = 14
+STAMP_EVERY = 3
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_path: Path) -> Iterator[Engine]:
+    with Engine.open(tiny_path) as opened:
+        opened.stamp_every = STAMP_EVERY
+        opened.request_stamps()
+        yield opened
+
+
+def tokens_of(engine: Engine, mode: str, barriers: str = "needed") -> list[Token]:
+    engine.mode, engine.barriers = mode, barriers
+    session = engine.session()
+    session.prefill(list(range(9)))
+    return list(session.generate(GREEDY, max_tokens=TOKENS, ignore_eos=True))
+
+
+@pytest.fixture(scope="module")
+def runs(engine: Engine) -> dict[tuple[str, str], list[Token]]:
+    return {(mode, barriers): tokens_of(engine, mode, barriers) for mode in MODES for barriers in BARRIERS}
+
+
+@pytest.fixture(params=[(mode, barriers) for mode in MODES for barriers in BARRIERS], ids="-".join)
+def tokens(request: pytest.FixtureRequest, runs: dict[tuple[str, str], list[Token]]) -> list[Token]:
+    return runs[request.param]
+
+
+@pytest.fixture
+def trace(tokens: list[Token]) -> dict[str, Any]:
+    """As a reader of the file gets it."""
+    written = json.dumps(chrome_trace(tokens, {"device": "a device", "driver": "a driver"}), allow_nan=False)
+    return json.loads(written)
+
+
+def events(trace: dict[str, Any], ph: str) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event["ph"] == ph]
+
+
+def names(trace: dict[str, Any], what: str) -> dict[tuple[int, int], str]:
+    named = [event for event in events(trace, "M") if event["name"] == what]
+    return {(event["pid"], event["tid"]): event["args"]["name"] for event in named}
+
+
+def track(trace: dict[str, Any], start: str) -> list[dict[str, Any]]:
+    """The slices of the tracks whose name begins so."""
+    wanted = {place for place, name in names(trace, "thread_name").items() if name.startswith(start)}
+    return [event for event in events(trace, "X") if (event["pid"], event["tid"]) in wanted]
+
+
+def test_every_event_has_what_the_format_asks_for(trace: dict[str, Any]) -> None:
+    required = {"X": {"dur", "args"}, "i": {"s"}, "C": {"args"}, "M": {"args"}, "s": {"id"}, "f": {"id", "bp"}}
+    for event in trace["traceEvents"]:
+        assert {"name", "ph", "pid", "tid"} | required[event["ph"]] <= set(event)
+        if event["ph"] != "M":
+            assert event["ts"] >= 0
+    assert {event["ph"] for event in trace["traceEvents"]} == set(required)
+
+
+def test_processes_and_threads_are_named(trace: dict[str, Any]) -> None:
+    processes, threads = names(trace, "process_name"), names(trace, "thread_name")
+    assert sorted(processes.values()) == ["CPU", "GPU: a device"]
+    assert {"CPU thread", "tokens", "GPU kernels"} < set(threads.values())
+    used = {(event["pid"], event["tid"]) for event in trace["traceEvents"] if event["ph"] != "M"}
+    assert used <= set(threads)
+    assert {pid for pid, _ in used} <= {pid for pid, _ in processes}
+
+
+def test_slices_on_a_track_neither_overlap_nor_run_backwards(trace: dict[str, Any]) -> None:
+    tracks = defaultdict(list)
+    for event in events(trace, "X"):
+        assert event["dur"] >= 0
+        tracks[event["pid"], event["tid"]].append((round(event["ts"] * 1000), round(event["dur"] * 1000)))
+    for slices in tracks.values():
+        slices.sort()
+        for (start, duration), (following, _) in itertools.pairwise(slices):
+            assert start + duration <= following
+
+
+def test_the_cpu_submits_before_the_gpu_starts(trace: dict[str, Any]) -> None:
+    submits = {event["args"]["token"]: event for event in track(trace, "CPU thread") if event["name"] == "submit"}
+    starts = {event["args"]["index"]: event for event in track(trace, "GPU queue")}
+    assert set(submits) == set(starts) == set(range(TOKENS))
+    for index, submit in submits.items():
+        assert submit["ts"] <= starts[index]["ts"]
+
+
+def test_the_host_sees_the_fence_after_the_gpu_has_ended(tokens: list[Token]) -> None:
+    for token in tokens:
+        trace = token.trace
+        waited_ns = next(lap.end_ns for lap in trace.laps if lap.step == "wait")
+        assert trace.submit_ns <= trace.gpu_start_ns < trace.gpu_end_ns <= waited_ns + (trace.deviation_ns or 0)
+
+
+def test_every_dispatch_of_a_stamped_token_is_there_with_its_piece_and_bytes(
+    tokens: list[Token], trace: dict[str, Any]
+) -> None:
+    stamped = [token for token in tokens if token.timing.kernels_us is not None]
+    if not stamped:
+        pytest.skip("the kernels of this device cannot read a clock")
+    assert len(stamped) >= 2  # fewer than every third in pipelined: what is in flight comes first
+    queue = {event["args"]["index"]: event for event in track(trace, "GPU queue")}
+    kernels = defaultdict(list)
+    for event in track(trace, "GPU kernels"):
+        kernels[event["args"]["token"]].append(event)
+    assert set(kernels) == {token.timing.index for token in stamped}
+    for token in stamped:
+        found = kernels[token.timing.index]
+        assert token.trace.stamped is not None
+        ops = token.trace.stamped.program.ops
+        expected = [(op.name, op.piece, op.bytes_moved) for op in ops]
+        assert sorted((e["args"]["op"], e["args"]["piece"], e["args"]["bytes"]) for e in found) == sorted(expected)
+        around = queue[token.timing.index]
+        for event in found:
+            assert event["ts"] >= around["ts"] - 0.001
+            assert event["ts"] + event["dur"] <= around["ts"] + around["dur"] + 0.001
+
+
+def test_barriers_stand_between_their_kernels(tokens: list[Token], trace: dict[str, Any]) -> None:
+    for token in tokens:
+        found = [e for e in events(trace, "i") if e["name"] == "barrier" and e["args"]["token"] == token.timing.index]
+        if token.timing.kernels_us is None:
+            assert not found
+            continue
+        assert len(found) == token.timing.barrier_count
+        waits_us = sum(event["args"]["gap_us"] for event in found)
+        assert waits_us <= token.timing.bubbles_us + 0.01
+        assert token.trace.stamped is not None
+        names_in_order = [op.name for op in token.trace.stamped.program.ops]
+        neighbours = set(itertools.pairwise(names_in_order))
+        assert {(event["args"]["after"], event["args"]["before"]) for event in found} <= neighbours
+
+
+def test_counters_are_those_of_the_records(tokens: list[Token], trace: dict[str, Any]) -> None:
+    counted = defaultdict(list)
+    for event in events(trace, "C"):
+        counted[event["name"]].append(event["args"][event["name"]])
+    timings = [token.timing for token in tokens]
+    clean = [timing for timing in timings if timing.measured_by == "clean" and timing.index > 0]
+    assert counted["tok/s"] == pytest.approx([1e6 / timing.period_us for timing in clean])
+    for name in ("kernels_us", "bubbles_us"):
+        assert counted[name] == [getattr(timing, name) for timing in timings if getattr(timing, name) is not None]
+
+
+def test_the_metadata_says_how_the_axis_was_made(tokens: list[Token], trace: dict[str, Any]) -> None:
+    data = trace["otherData"]
+    assert (data["device"], data["driver"]) == ("a device", "a driver")
+    assert data["calibrated"] == tokens[0].trace.calibrated
+    assert (data["deviation_ns"] is not None) == data["calibrated"]
+
+
+def test_without_calibration_the_trace_says_so_and_keeps_the_order(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine._runtime, "calibration", None)
+    for mode in MODES:
+        tokens = tokens_of(engine, mode)
+        trace = chrome_trace(tokens, {})
+        assert trace["otherData"]["calibrated"] is False
+        assert trace["otherData"]["deviation_ns"] is None
+        assert any("not calibrated" in name for name in names(trace, "thread_name").values())
+        test_the_cpu_submits_before_the_gpu_starts(trace)
+        test_slices_on_a_track_neither_overlap_nor_run_backwards(trace)
+        test_the_host_sees_the_fence_after_the_gpu_has_ended(tokens)
+
+
+def test_kernels_that_overlap_take_further_tracks(runs: dict[tuple[str, str], list[Token]]) -> None:
+    stamped = [token for token in runs["reuse", "every"] if token.trace.stamped is not None]
+    if not stamped:
+        pytest.skip("the kernels of this device cannot read a clock")
+    token = stamped[0]
+    assert token.trace.stamped is not None
+    spans_ns = token.trace.stamped.spans_ns.copy()
+    spans_ns[:3] = (0, 5000), (1000, 3000), (1500, 2500)
+    overlapping = replace(token.trace, stamped=token.trace.stamped._replace(spans_ns=spans_ns))
+    trace = chrome_trace([replace(token, trace=overlapping)], {})
+    assert {name for name in names(trace, "thread_name").values() if "kernels" in name} == {
+        "GPU kernels", "GPU kernels 2", "GPU kernels 3",
+    }  # fmt: skip
+    test_slices_on_a_track_neither_overlap_nor_run_backwards(trace)
+
+
+def test_no_token_is_a_valid_trace() -> None:
+    trace = chrome_trace([], {})
+    assert {event["ph"] for event in trace["traceEvents"]} == {"M"}
+    json.dumps(trace, allow_nan=False)
