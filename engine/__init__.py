@@ -3,6 +3,8 @@
 from engine.atomic_file import AtomicFile
 from engine.decode import MODES
 from engine.decode.sampling import Sampling
+from engine.dry_run import SHAPES as DRY_RUN_SHAPES
+from engine.dry_run import DryRun, KernelStatistics, RecordedProgram, compile_and_record
 from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
@@ -17,22 +19,27 @@ from engine.vulkan.instance import DeviceInfo, list_devices, set_loader_environm
 
 __all__ = [
     "BARRIERS",
+    "DRY_RUN_SHAPES",
     "FUSION_PASSES",
     "MODES",
     "AtomicFile",
     "Cancelled",
     "DeviceInfo",
+    "DryRun",
     "Engine",
     "EngineError",
     "KernelSpan",
+    "KernelStatistics",
     "ModelInfo",
     "PrefillStats",
+    "RecordedProgram",
     "Sampling",
     "Session",
     "Token",
     "TokenTiming",
     "TokenTrace",
     "chrome_trace",
+    "compile_and_record",
     "export_suffix",
     "export_text",
     "list_devices",

@@ -57,6 +57,7 @@ class DryRun:
     shape: str
     device: str
     driver: str
+    api_version: str
     subgroup_size: int
     context_tokens: int
     bucket_tokens: int

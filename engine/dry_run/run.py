@@ -49,7 +49,7 @@ _STATISTICS = {  # our name: the driver's (those of RADV)
 }
 
 
-def dry_run(
+def compile_and_record(
     shape: str, device: str | int | None = None, context: int = 2048, subgroup_size: int | None = None
 ) -> DryRun:
     """Compile every kernel that the model ``shape`` (of SHAPES) uses on ``device``, and record its decode programs.
@@ -103,6 +103,7 @@ def dry_run(
             shape=shape,
             device=vulkan.info.name,
             driver=vulkan.info.driver,
+            api_version=vulkan.info.api_version,
             subgroup_size=vulkan.subgroup_size,
             context_tokens=context,
             bucket_tokens=bucket,
