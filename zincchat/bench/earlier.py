@@ -26,7 +26,7 @@ _CIRCUMSTANCES = {
 def load_earlier(path: Path) -> dict[str, Any]:
     """The report in ``path``. Failure with one line where it is no ``zincchat bench --json``."""
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}; --against takes the output of an earlier 'bench --json'") from error
     except (ValueError, RecursionError) as error:

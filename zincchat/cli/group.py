@@ -12,6 +12,7 @@ from zincchat.cli.chat import open_chat
 from zincchat.cli.devices import devices
 from zincchat.cli.models import models
 from zincchat.cli.run import run
+from zincchat.cli.trace import trace
 from zincchat.cli.versions import package_version
 
 
@@ -58,5 +59,5 @@ def hand_down(ctx: click.Context, values: dict[str, Any]) -> None:
     ctx.default_map = {name: set_here}
 
 
-for _command in (run, bench, models, devices):
+for _command in (run, bench, trace, models, devices):
     zincchat.add_command(_command)

@@ -1,13 +1,16 @@
-"""The conversation that ``run`` answers: from the prompt, ``--system`` and ``--messages``."""
+"""What ``run`` and ``trace`` answer: from the prompt, ``--system``, ``--messages`` and ``--raw``."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 ROLES = ("system", "user", "assistant")
 
@@ -77,6 +80,26 @@ def conversation(prompt: str | None, messages: Path | None, system: str | None) 
     if not turns or turns[-1]["role"] != "user":
         raise click.UsageError("nothing to answer: give a PROMPT, or --messages that end with a user's")
     return turns
+
+
+def read_input(values: dict[str, Any]) -> tuple[str | None, list[dict[str, str]]]:
+    """The raw text or, without --raw, the turns; read before a model is loaded."""
+    if not values["raw"]:
+        return None, conversation(values["prompt"], values["messages"], values["system"])
+    if values["messages"] is not None or values["system"] is not None:
+        raise click.UsageError("--raw takes a PROMPT only, without --messages and --system")
+    if values["prompt"] is None:
+        raise click.UsageError("--raw needs a PROMPT")
+    return read_prompt(values["prompt"]), []
+
+
+def prompt_ids(engine: Engine, given: tuple[str | None, list[dict[str, str]]]) -> list[int]:
+    """The ids of ``read_input``'s text or turns. Raises click.UsageError where there are none."""
+    text, turns = given
+    ids = engine.encode(text) if text is not None else engine.render(turns)
+    if not ids:
+        raise click.UsageError("the prompt is empty; the model needs at least one token")
+    return ids
 
 
 def _bad(message: str) -> click.BadParameter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -112,6 +113,15 @@ sampling_options = _compose(
     click.option("--min-p", type=float, metavar="P", help="Drop ids below P times the likeliest; 0 is off."),
     click.option("--repeat-penalty", type=float, metavar="R", help="Penalty over the last 64 ids; 1 is off."),
     click.option("--seed", type=int, metavar="N", help="The same seed gives the same ids [0]."),
+)
+
+prompt_options = _compose(
+    click.argument("prompt", required=False),
+    click.option(
+        "--messages", type=click.Path(path_type=Path), metavar="FILE", help="A JSON list of role and content."
+    ),
+    click.option("--system", metavar="TEXT", help="The system prompt."),
+    click.option("--raw", is_flag=True, help="Give PROMPT to the model as it is, without the chat template."),
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ import click
 from zincchat.cli import options, output
 from zincchat.cli.errors import Invocation
 from zincchat.cli.loading import interruptible, open_engine
-from zincchat.cli.messages import conversation, read_prompt
+from zincchat.cli.messages import prompt_ids, read_input
 from zincchat.cli.resolve import resolve_model
 
 if TYPE_CHECKING:
@@ -30,50 +31,66 @@ class Reply:
     ttft_us: float | None
 
 
+def _check_export(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    if name is not None:
+        from engine import EngineError, export_suffix
+
+        try:
+            export_suffix(name)
+        except EngineError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+    return name
+
+
+@contextmanager
+def _export(name: str | None) -> Iterator[Callable[[list[TokenTiming]], None]]:
+    """Opens the file before a model is loaded for it; gives what writes it."""
+    if name is None:
+        yield lambda timings: None
+        return
+    from engine import AtomicFile, export_suffix, export_text
+
+    with AtomicFile(name) as file:
+
+        def write(timings: list[TokenTiming]) -> None:
+            file.write(export_text(timings, export_suffix(name)))
+            file.commit()
+
+        yield write
+
+
 @click.command()
-@click.argument("prompt", required=False)
-@click.option("--messages", type=click.Path(path_type=Path), metavar="FILE", help="A JSON list of role and content.")
-@click.option("--system", metavar="TEXT", help="The system prompt.")
-@click.option("--raw", is_flag=True, help="Give PROMPT to the model as it is, without the chat template.")
+@options.prompt_options
 @options.model_options
 @options.mode_options
 @options.sampling_options
 @click.option("--max-tokens", type=click.IntRange(min=1), default=256, show_default=True, metavar="N")
 @click.option("--ignore-eos", is_flag=True, help="Do not stop at the model's end token.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+@click.option(
+    "--export", metavar="FILE", callback=_check_export, help="Write a record a token to FILE.jsonl or FILE.csv."
+)
 @click.pass_obj
 def run(invocation: Invocation, /, **values: Any) -> None:
     """Answer PROMPT once; "-" reads it from stdin."""
     overrides = options.sampling_overrides(values)
-    text, turns = _input(values)
+    given = read_input(values)
     path = resolve_model(values["model"])
-    with open_engine(path, options.engine_settings(values)) as engine:
+    with _export(values["export"]) as write_export, open_engine(path, options.engine_settings(values)) as engine:
         sampling = options.with_overrides(engine.sampling, overrides)
-        prompt_ids = engine.encode(text) if text is not None else engine.render(turns)
-        if not prompt_ids:
-            raise click.UsageError("the prompt is empty; the model needs at least one token")
+        ids = prompt_ids(engine, given)
         session = engine.session()
         with interruptible() as cancel:
-            reply = _generate(session, prompt_ids, sampling, values, cancel)
+            reply = _generate(session, ids, sampling, values, cancel)
+            write_export(reply.timings)  # of an interrupted reply too
         if values["as_json"]:
-            output.print_json(_to_json(engine, session, prompt_ids, sampling, reply, values, invocation))
+            output.print_json(_to_json(engine, session, ids, sampling, reply, values, invocation))
         else:
             click.echo(_summary(engine, session, reply), err=True)
 
 
-def _input(values: dict[str, Any]) -> tuple[str | None, list[dict[str, str]]]:
-    """The raw text or, without --raw, the messages."""
-    if not values["raw"]:
-        return None, conversation(values["prompt"], values["messages"], values["system"])
-    if values["messages"] is not None or values["system"] is not None:
-        raise click.UsageError("--raw takes a PROMPT only, without --messages and --system")
-    if values["prompt"] is None:
-        raise click.UsageError("--raw needs a PROMPT")
-    return read_prompt(values["prompt"]), []
-
-
 def _generate(
-    session: Session, prompt_ids: list[int], sampling: Sampling, values: dict[str, Any], cancel: threading.Event
+    session: Session, fed_ids: list[int], sampling: Sampling, values: dict[str, Any], cancel: threading.Event
 ) -> Reply:
     """Prefill and decode; the text goes to stdout as it comes, unless JSON is asked for."""
     shown = not values["as_json"]
@@ -82,7 +99,7 @@ def _generate(
     timings: list[TokenTiming] = []
     ttft_us = None
     started = time.perf_counter()
-    session.prefill(prompt_ids, cancel=cancel)
+    session.prefill(fed_ids, cancel=cancel)
     try:
         for token in session.generate(
             sampling, max_tokens=values["max_tokens"], ignore_eos=values["ignore_eos"], cancel=cancel
@@ -121,7 +138,7 @@ def _summary(engine: Engine, session: Session, reply: Reply) -> str:
 def _to_json(
     engine: Engine,
     session: Session,
-    prompt_ids: list[int],
+    fed_ids: list[int],
     sampling: Sampling,
     reply: Reply,
     values: dict[str, Any],
@@ -140,7 +157,7 @@ def _to_json(
             "raw": values["raw"],
             **dataclasses.asdict(sampling),
         },
-        "prompt_ids": [int(id_) for id_ in prompt_ids],
+        "prompt_ids": [int(id_) for id_ in fed_ids],
         "ids": reply.ids,
         "text": reply.text,
         "finish_reason": session.finish_reason,

@@ -110,6 +110,7 @@ class FakeSession:
     ) -> Iterator[FakeToken]:
         owner = self._owner
         owner.sampled_with.append(sampling)
+        owner.fused_with.add(owner.fusion)
         self.finish_reason = "length"
         for index in range(max_tokens):
             if cancel is not None and cancel.is_set():
@@ -149,6 +150,7 @@ class FakeEngine:
         self.sampled_with: list[Sampling] = []
         self.rendered: list[Any] = []
         self.log: list[tuple[str, str, int]] = []
+        self.fused_with: set[bool | tuple[str, ...]] = set()
         self.stamps_requested = 0
         self.closed = False
 

@@ -47,6 +47,10 @@ def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
         (["bench", "--modes", "reuse,warp"], ["'warp'", "rerecord, overlap, reuse, pipelined"]),
         (["bench", "--modes", ""], ["mode ''"]),
         (["bench", "--repeat", "0"], ["--repeat"]),
+        (["bench", "--fusion", "on,sideways"], ["unknown fusion 'sideways'", "on, off, qkv"]),
+        (["bench", "--fusion", "qkv+off"], ["unknown fusion 'off'"]),
+        (["bench", "--fusion", "on", "--no-fusion"], ["--no-fusion and --fusion"]),
+        (["bench", "--json", "--markdown"], ["--json and --markdown"]),
         (["bench", "--context", "100"], ["--context 100 is too small", "512"]),
         (["run", "caf\udce9"], ["PROMPT", "not valid UTF-8"]),
         (["run", "--raw", "caf\udce9"], ["PROMPT", "not valid UTF-8"]),
@@ -92,6 +96,28 @@ def test_a_bad_messages_file(zincchat: Zincchat, tmp_path: Path, content: bytes,
 
 def test_a_missing_messages_file(zincchat: Zincchat, tmp_path: Path) -> None:
     assert_one_line(zincchat("run", "--messages", str(tmp_path / "none.json")), 2, "none.json", "No such file")
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"\xff\xfe", "not JSON"),
+        (b"{oops", "not JSON"),
+        (b"[]", "not a bench's JSON"),
+        (b'{"runs": []}', "not a bench's JSON"),
+        (b'{"runs": [{"mode": "reuse", "barriers": "needed", "decode_tok_s": 5}]}', "not a bench's JSON"),
+        (b'{"runs": [{"mode": "reuse", "barriers": "needed", "decode_tok_s": {"median": 0}}]}', "not a bench's JSON"),
+    ],
+)
+def test_a_bad_earlier_bench(zincchat: Zincchat, tmp_path: Path, content: bytes, part: str) -> None:
+    file = tmp_path / "before.json"
+    file.write_bytes(content)
+    assert_one_line(zincchat("bench", "--against", str(file)), 1, "before.json", part, "bench --json")
+    assert FakeEngine.opened == []
+
+
+def test_a_missing_earlier_bench(zincchat: Zincchat, tmp_path: Path) -> None:
+    assert_one_line(zincchat("bench", "--against", str(tmp_path / "none.json")), 1, "none.json", "No such file")
 
 
 def test_two_system_prompts(zincchat: Zincchat, tmp_path: Path) -> None:

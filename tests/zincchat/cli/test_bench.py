@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
+import engine as engine_package
+from engine import EngineError
 from tests.zincchat.cli.conftest import Outcome
 from tests.zincchat.cli.fake_engine import FakeEngine
 
 Zincchat = Callable[..., Outcome]
 
 SHORT = ("bench", "--prefill", "8", "--tokens", "16", "--repeat", "2")
+TWO_MODES = (*SHORT, "--modes", "rerecord,reuse")
 
 
 def test_json_has_the_documented_names(zincchat: Zincchat) -> None:
-    outcome = zincchat(*SHORT, "--json")
+    outcome = zincchat(*TWO_MODES, "--json")
     assert outcome.code == 0
     report = outcome.json
     assert {"device", "driver", "model", "versions", "command", "probe_gb_s", "runs"} <= set(report)
-    assert report["probe_gb_s"] is None
+    assert {"date", "host_cpu", "device_clocks", "model_sha256", "submit_hint", "queued_gap_us"} <= set(report)
+    assert report["command"] == f"zincchat {' '.join(TWO_MODES)} --json"
     assert report["device_bytes"] == 150_000_000
+    assert report["model_file_bytes"] == 98_000_000
     assert report["host_rss_bytes"] > 1_000_000
     assert [run["mode"] for run in report["runs"]] == ["rerecord", "reuse"]
     rerecord, reuse = report["runs"]
     assert set(rerecord["decode_tok_s"]) == set(rerecord["prefill_tok_s"]) == {"median", "p5", "p95"}
     assert rerecord["decode_tok_s"]["p5"] <= rerecord["decode_tok_s"]["median"] <= rerecord["decode_tok_s"]["p95"]
+    assert rerecord["period_us"] == {"median": 10_000.0, "p5": 10_000.0, "p95": 10_000.0}
     assert rerecord["prefill_tok_s"]["median"] == pytest.approx(40)
-    assert (rerecord["fusion"], rerecord["barriers"]) == (True, "needed")
+    assert (rerecord["fusion"], rerecord["fusion_setting"], rerecord["barriers"]) == (True, "on", "needed")
     assert (rerecord["dispatches"], rerecord["barrier_count"]) == (10, 8)
     for step in ("build", "record", "patch", "submit", "wait", "readback"):
         assert isinstance(rerecord[f"{step}_us"], float)
@@ -37,9 +46,10 @@ def test_json_has_the_documented_names(zincchat: Zincchat) -> None:
     assert (reuse["record_us"], reuse["record_us_per_dispatch"], reuse["build_us_per_op"]) == (0.0, None, None)
     assert reuse["patch_submit_us"] == 5.0
     assert reuse["exposed_cpu_us"] == 50.0
-    assert reuse["floor_fraction"] is None
     # Sixteen decoded tokens and the first, each recorded anew; none where the recording is reused.
     assert (rerecord["recordings"], reuse["recordings"]) == (17, 0)
+    assert rerecord["ratio_to_first"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    assert len(reuse["decode_tok_s_repeats"]) == 2
 
 
 def test_gpu_totals_are_of_clean_tokens_and_kernels_of_stamped_ones(zincchat: Zincchat) -> None:
@@ -47,36 +57,71 @@ def test_gpu_totals_are_of_clean_tokens_and_kernels_of_stamped_ones(zincchat: Zi
     assert (run["gpu_total_us"], run["gpu_idle_before_us"]) == (8_800.0, 100.0)
     assert (run["kernels_us"], run["bubbles_us"]) == (7_000.0, 500.0)
     assert run["pieces_us"] == {"weights": 5_000.0, "kv": 500.0, "small": 1_000.0, "head": 500.0}
-    assert run["stamped_tokens"] > 0
+    assert run["stamped_tokens"] == 2 * 4
     assert run["stamp_cost_fraction"] == pytest.approx(0.25)
+    assert run["unexplained_us"] == pytest.approx(10_000 - 100 - 7_000 - 500)
 
 
-def test_stamps_are_off_while_throughput_is_measured_and_as_before_at_the_end(zincchat: Zincchat) -> None:
-    assert zincchat(*SHORT).code == 0
-    intervals = [stamp_every for _mode, _barriers, stamp_every in FakeEngine.last.log]
-    stamped_pass = 2 * 17
-    assert set(intervals[:-stamped_pass]) == {0}
-    assert 0 not in intervals[-stamped_pass:]
-    assert FakeEngine.last.stamp_every == 16
+def passes_in_order() -> list[tuple[str, str, bool]]:
+    """(mode, barriers, stamped) of each pass that the last engine ran, warm-up and measurement."""
+    return [(mode, barriers, every > 0) for (mode, barriers, every), _ in groupby(FakeEngine.last.log)]
 
 
-def test_repeats_are_interleaved_and_reversed_every_second_time(zincchat: Zincchat) -> None:
-    assert zincchat(*SHORT, "--barriers", "every,needed").code == 0
-    order: list[tuple[str, str]] = []
-    for mode, barriers, _stamp_every in FakeEngine.last.log:
-        if not order or order[-1] != (mode, barriers):
-            order.append((mode, barriers))
-    forward = [("rerecord", "every"), ("rerecord", "needed"), ("reuse", "every"), ("reuse", "needed")]
-    # Warm-up, repeat 1, repeat 2 reversed (starting with the setting that repeat 1 ended with), stamped pass.
-    assert order == [*forward, *forward, *forward[-2::-1], *forward[1:]]
+def test_passes_are_interleaved_and_every_second_repeat_is_reversed(zincchat: Zincchat) -> None:
+    assert zincchat(*TWO_MODES, "--barriers", "every,needed").code == 0
+    once = [
+        (mode, barriers, stamped)
+        for mode in ("rerecord", "reuse")
+        for barriers in ("every", "needed")
+        for stamped in (False, True)
+    ]
+    # Warm-up, repeat 1, repeat 2 reversed (it starts with the pass that repeat 1 ended with).
+    assert passes_in_order() == [*once, *once, *once[-2::-1]]
+    assert FakeEngine.last.stamp_every == 16  # as before
+
+
+def test_all_modes_run_unless_some_are_named(zincchat: Zincchat) -> None:
+    runs = zincchat(*SHORT, "--json").json["runs"]
+    assert [run["mode"] for run in runs] == list(engine_package.MODES)
+
+
+def test_a_mode_that_the_device_refuses_is_left_out_unless_named(
+    zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(engine: FakeEngine, value: str) -> None:
+        if value == "overlap":
+            raise EngineError("overlap does not run on this device")
+        engine.__dict__["mode"] = value
+
+    monkeypatch.setattr(FakeEngine, "mode", property(lambda engine: engine.__dict__["mode"], refuse), raising=False)
+    outcome = zincchat(*SHORT, "--json")
+    assert outcome.code == 0
+    assert "overlap" not in [run["mode"] for run in outcome.json["runs"]]
+    assert outcome.err == "zincchat: without overlap: overlap does not run on this device\n"
+    assert zincchat(*SHORT, "--modes", "reuse,overlap").code == 1
+
+
+def test_fusion_takes_on_off_and_names_of_passes(zincchat: Zincchat) -> None:
+    first, second = engine_package.FUSION_PASSES[:2]
+    outcome = zincchat(*SHORT, "--modes", "reuse", "--fusion", f"off,on,{second}+{first},off", "--json")
+    runs = outcome.json["runs"]
+    assert [run["fusion_setting"] for run in runs] == ["off", "on", f"{first}+{second}"]
+    assert [run["fusion"] for run in runs] == [False, True, True]
+    assert FakeEngine.last.fused_with == {False, True, (first, second)}
+
+
+@pytest.mark.parametrize("arguments", [(*SHORT, "--no-fusion"), ("--no-fusion", *SHORT), (*SHORT, "--fusion", "off")])
+def test_fusion_off_in_every_spelling(zincchat: Zincchat, arguments: tuple[str, ...]) -> None:
+    assert {run["fusion_setting"] for run in zincchat(*arguments, "--json").json["runs"]} == {"off"}
 
 
 def test_prefill_and_decode_each_start_from_an_empty_context(zincchat: Zincchat) -> None:
-    assert zincchat(*SHORT, "--modes", "reuse").code == 0
+    assert zincchat("bench", "--prefill", "8", "--tokens", "40", "--repeat", "2", "--modes", "reuse").code == 0
     prompts = FakeEngine.last.prompts
-    assert [len(prompt) for prompt in prompts] == [8, 1] * 3 + [1]
+    # Prefill, clean pass, stamped pass in the middle of the clean one's positions; the second repeat is reversed.
+    assert [len(prompt) for prompt in prompts] == [8, 1, 12, 8, 1, 12, 8, 12, 1]
     assert all(0 <= id_ < FakeEngine.last.model.vocab_size for prompt in prompts for id_ in prompt)
-    assert len({tuple(prompt) for prompt in prompts}) == 2  # the same work each time
+    assert len({tuple(prompt) for prompt in prompts}) == 3  # the same work each time
     assert {sampling.temperature for sampling in FakeEngine.last.sampled_with} == {0.0}
 
 
@@ -86,15 +131,7 @@ def test_the_first_token_is_no_decode_step(zincchat: Zincchat) -> None:
     assert len(tokens) == (8 + 1) + (16 + 1)  # the warm-up is shorter
     run = report["runs"][0]
     assert run["decode_tok_s"]["p5"] == run["decode_tok_s"]["median"] == run["decode_tok_s"]["p95"]
-
-
-def test_the_floor_needs_a_measured_bandwidth(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeEngine, "probe_gb_s", 9.7, raising=False)
-    report = zincchat(*SHORT, "--json").json
-    assert report["probe_gb_s"] == 9.7
-    # 9.7 GB/s over 97 MB of weights are 100 tokens a second.
-    run = report["runs"][0]
-    assert run["floor_fraction"] == pytest.approx(run["decode_tok_s"]["median"] / 100)
+    assert run["ratio_to_first"]["low"] is None
 
 
 def test_the_context_grows_with_the_work(zincchat: Zincchat) -> None:
@@ -111,13 +148,48 @@ def test_a_model_that_holds_too_little_says_so(zincchat: Zincchat, monkeypatch: 
     assert "Fake-1M holds 256 tokens; this bench needs 512" in outcome.err
 
 
-def test_the_table_names_device_modes_and_units(zincchat: Zincchat) -> None:
-    outcome = zincchat(*SHORT, "--no-fusion")
+def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
+    outcome = zincchat(*TWO_MODES, "--barriers", "every,needed", "--no-fusion")
     assert outcome.code == 0
-    assert "Fake-1M Q4_1 on Fake llvmpipe (software" in outcome.out
-    assert "not fused" in outcome.out
-    rows = {line.split()[0]: line.split() for line in outcome.out.splitlines() if line}
-    assert rows["rerecord"][1] == "needed"
-    # build, record, submit with patch, GPU, idle, kernels, bubbles in milliseconds
-    assert rows["rerecord"][-7:] == ["0.030", "0.020", "0.005", "8.800", "0.100", "7.000", "0.500"]
-    assert rows["reuse"][-7:] == ["0.000", "0.000", "0.005", "8.800", "0.100", "7.000", "0.500"]
+    assert "Fake-1M (Q4_1, 98 MB) on Fake llvmpipe (software" in outcome.out
+    assert "fusion off" in outcome.out
+    assert max(map(len, outcome.out.splitlines())) <= 120
+    rows = [line.split() for line in outcome.out.splitlines() if line.startswith("rerecord")]
+    assert [row[1] for row in rows] == ["every", "needed"] * 3
+    speed, period, cpu = rows[1::2]
+    assert speed[6:8] == ["10.000", "10.000"]
+    # period, idle, kernels, bubbles, unexplained, GPU total in milliseconds, the stamps' cost
+    assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "2.400", "8.800", "+25.0%"]
+    # build, record, submit with patch, exposed; us an op and a dispatch; dispatches, barriers, recordings
+    assert cpu[2:] == ["0.030", "0.020", "0.005", "0.050", "3.00", "2.00", "10", "8", "17"]
+    assert "2 repeats: the interval covers 50.0% at most" in outcome.out
+
+
+def test_markdown_is_a_table_with_a_caption(zincchat: Zincchat) -> None:
+    lines = zincchat(*TWO_MODES, "--markdown").out.splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) == 2 + 2
+    assert len({line.replace("\\|", "").count("|") for line in table}) == 1
+    caption = " ".join(lines[len(table) :])
+    for part in ("Fake-1M (Q4\\_1, 98 MB) on Fake llvmpipe", "fakepipe 1.0", "UTC", f"`zincchat {' '.join(TWO_MODES)}"):
+        assert part in caption
+
+
+def test_against_an_earlier_bench(zincchat: Zincchat, tmp_path: Path) -> None:
+    report = zincchat(*TWO_MODES, "--json").json
+    report["driver"] = "fakepipe 0.9"
+    for run in report["runs"]:
+        run["decode_tok_s_repeats"] = [rate / 2 for rate in run["decode_tok_s_repeats"]]
+        run["decode_tok_s"] = {name: rate / 2 for name, rate in run["decode_tok_s"].items()}
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(report))
+    now = zincchat(*SHORT, "--modes", "reuse,overlap", "--json", "--against", str(file)).json
+    against = now["against"]
+    assert against["differs"] == [{"what": "driver", "then": "fakepipe 0.9", "now": "fakepipe 1.0"}]
+    assert [run["mode"] for run in against["runs"]] == ["reuse"]
+    assert against["runs"][0]["ratio"]["median"] > 1
+    assert against["only_then"] == ["rerecord barriers=needed fusion=on"]
+    assert against["only_now"] == ["overlap barriers=needed fusion=on"]
+    for form in ((), ("--markdown",)):
+        text = zincchat(*SHORT, "--modes", "reuse", *form, "--against", str(file)).out
+        assert "fakepipe 0.9 then, fakepipe 1.0 now" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import BARRIERS, MODES
 from tests.engine.tiny_model import write_tiny_llama
 from tests.zincchat.cli.conftest import Outcome, run_in_process
 
@@ -57,27 +58,46 @@ def test_a_raw_prompt_and_a_chat(real: Zincchat, tiny: Path) -> None:
     assert len(real("run", "the cat", *seeded, "--json").json["prompt_ids"]) > len(again["prompt_ids"])
 
 
-def test_bench_reports_every_figure(real: Zincchat, tiny: Path) -> None:
+def test_bench_measures_every_mode(real: Zincchat, tiny: Path) -> None:
     outcome = real(
         *("bench", "--model", str(tiny), "--prefill", "40", "--tokens", "24", "--repeat", "2", "--json"),
-        *("--barriers", "every,needed", "--no-fusion"),
+        *("--barriers", "every,needed", "--fusion", "off"),
     )
     assert outcome.code == 0, outcome.err
-    runs = {(run["mode"], run["barriers"]): run for run in outcome.json["runs"]}
-    assert len(runs) == 4
+    report = outcome.json
+    runs = {(run["mode"], run["barriers"]): run for run in report["runs"]}
+    assert set(runs) == {(mode, barriers) for mode in MODES for barriers in BARRIERS}
     for run in runs.values():
         assert run["decode_tok_s"]["p5"] > 0
         assert run["prefill_tok_s"]["p5"] > 0
+        assert run["ratio_to_first"]["low"] <= run["ratio_to_first"]["median"] <= run["ratio_to_first"]["high"]
         assert run["gpu_total_us"] > 0
         assert run["wait_wall_us"] > 0
-    rerecord, reuse = runs["rerecord", "needed"], runs["reuse", "needed"]
-    assert rerecord["recordings"] == 24
-    assert rerecord["record_us_per_dispatch"] > 0
-    assert rerecord["build_us_per_op"] > 0
-    assert reuse["recordings"] <= 1
-    assert (reuse["build_us"], reuse["record_us"]) == (0, 0)
-    assert runs["reuse", "every"]["barrier_count"] > reuse["barrier_count"]
-    assert outcome.json["device_bytes"] > 0
+        assert run["stamped_tokens"] == 2 * 4
+        assert run["kernels_us"] is not None or run["bubbles_range_us"] is not None
+        assert run["fusion_setting"] == "off"
+    for mode in ("rerecord", "overlap"):
+        run = runs[mode, "needed"]
+        assert run["recordings"] == 24
+        assert run["record_us_per_dispatch"] > 0
+        assert run["build_us_per_op"] > 0
+    for mode in ("reuse", "pipelined"):
+        run = runs[mode, "needed"]
+        assert (run["recordings"], run["build_us"], run["record_us"]) == (0, 0, 0)  # recorded in the warm-up
+    assert runs["reuse", "every"]["barrier_count"] > runs["reuse", "needed"]["barrier_count"]
+    assert report["device_bytes"] > 0
+
+
+def test_fusion_by_name_changes_the_program(real: Zincchat, tiny: Path) -> None:
+    outcome = real(
+        *("bench", "--model", str(tiny), "--prefill", "8", "--tokens", "8", "--repeat", "1", "--json"),
+        *("--modes", "reuse", "--fusion", "off,residual,residual+rope_store,on"),
+    )
+    assert outcome.code == 0, outcome.err
+    runs = outcome.json["runs"]
+    dispatches = [run["dispatches"] for run in runs]
+    assert dispatches == sorted(set(dispatches), reverse=True)
+    assert [run["passes"] for run in runs[:2]] == [[], ["residual"]]
 
 
 def test_without_a_tokenizer_bench_works_and_run_says_why_not(real: Zincchat, tmp_path: Path) -> None:
