@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             }
             print_json(found)
         else:
-            write_text("\n\n".join(markdown(run) for run in runs))
+            write_text("\n\n".join(markdown(run) for run in runs) + "\n")
         return 0
 
     return run_guarded(body, Invocation(words, chosen.debug))

@@ -29,7 +29,7 @@ from engine.program.schedule import BARRIERS
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
-from engine.vulkan.executables import executable_statistics
+from engine.vulkan.executables import executable_statistics, no_statistics
 from engine.vulkan.instance import Instance
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.vulkan.unbacked import UnbackedMemory
@@ -66,6 +66,8 @@ def compile_and_record(
         cleanup.callback(instance.close)
         vulkan = Device(instance, device, statistics=True)
         cleanup.callback(vulkan.close)
+        if not vulkan.keeps_statistics:
+            raise no_statistics(vulkan)
         if subgroup_size is not None:
             low, high = vulkan.subgroup_sizes
             if not low <= subgroup_size <= high or subgroup_size & (subgroup_size - 1):

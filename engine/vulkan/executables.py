@@ -24,7 +24,7 @@ def executable_statistics(device: Device, kernel: Kernel) -> dict[str, int | flo
     Raise EngineError where the device was not opened with ``statistics`` or the driver offers none.
     """
     if not device.keeps_statistics:
-        raise EngineError(f"{device.info.name} offers no compile statistics (VK_KHR_pipeline_executable_properties)")
+        raise no_statistics(device)
     handle = device.handle
     pipeline = ffi.new("VkPipelineInfoKHR*", {"sType": 1000269001, "pipeline": kernel.pipeline})
     about = _all(handle, "vkGetPipelineExecutablePropertiesKHR", "VkPipelineExecutablePropertiesKHR", pipeline)[0]
@@ -32,6 +32,11 @@ def executable_statistics(device: Device, kernel: Kernel) -> dict[str, int | flo
     found = _all(handle, "vkGetPipelineExecutableStatisticsKHR", "VkPipelineExecutableStatisticKHR", which)
     values = {ffi.string(item.name).decode(): getattr(item.value, _FIELDS[item.format]) for item in found}
     return {"Subgroup size": about.subgroupSize, **values}
+
+
+def no_statistics(device: Device) -> EngineError:
+    """The error where the device was not opened with ``statistics`` or its driver offers none."""
+    return EngineError(f"{device.info.name} offers no compile statistics (VK_KHR_pipeline_executable_properties)")
 
 
 def _all(device: Any, function: str, structure: str, of: Any) -> Any:
