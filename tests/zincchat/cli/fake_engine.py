@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import pytest
 
 import engine as engine_package
-from engine import EngineError, Sampling, TokenTiming
+from engine import EngineError, Sampling, TokenTiming, TokenTrace
+from tests.made_traces import made_trace
 
 TRAINED_CONTEXT = 8192
 REPLY = ("Hello", " ", "world", "!")
@@ -48,6 +49,7 @@ class FakeToken:
     id: int
     text: str
     timing: TokenTiming
+    trace: TokenTrace
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class FakeSession:
             word = index % len(REPLY)
             figures = timing(index, owner.mode, owner.fusion, owner.barriers, stamped)
             owner.log.append((owner.mode, owner.barriers, owner.stamp_every))
-            yield FakeToken(word, REPLY[word], figures)
+            yield FakeToken(word, REPLY[word], figures, made_trace(figures))
 
 
 class FakeEngine:
