@@ -8,7 +8,12 @@ from textual.widget import Widget
 from zincchat.engine_events import LoadProgress
 from zincchat.panel.units import gauge
 
-STAGES = {"device": "opening the device", "kernels": "preparing kernels", "weights": "loading weights"}
+STAGES = {
+    "device": "opening the device",
+    "kernels": "preparing kernels",
+    "fusion": "measuring fusions",
+    "weights": "loading weights",
+}
 
 
 class LoadLine(Widget):
