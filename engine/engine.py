@@ -11,9 +11,12 @@ from typing import NamedTuple, Self
 from engine.decode import MODES
 from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
+from engine.decode.state import pack_step
 from engine.errors import EngineError
 from engine.info import describe_model
 from engine.models import architecture
+from engine.profile.instruments import SubmitHint
+from engine.profile.report import BubbleReport
 from engine.program.fusion import PASSES
 from engine.program.schedule import BARRIERS
 from engine.progress import Progress, no_progress
@@ -27,6 +30,7 @@ from engine.weights.gguf import GGUFFile
 from engine.weights.load import check_tensors
 
 DEFAULT_CONTEXT = 2048
+_GREEDY = pack_step(Sampling(temperature=0.0))
 
 
 class _Build(NamedTuple):
@@ -65,9 +69,10 @@ class Engine:
     ) -> Self:
         """Load a GGUF file. ``context`` None takes 2,048 tokens, or the model's own limit if that is less.
 
-        ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count) and "weights"
-        (bytes). ``binding="descriptors"`` with ``validation`` is the build the validation layer can follow;
-        ``row_kernels`` overrides the choice between the kernels for software devices and those for GPUs.
+        ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count), "weights"
+        (bytes) and, at the first start on a device, "fusion". ``binding="descriptors"`` with ``validation`` is
+        the build the validation layer can follow; ``row_kernels`` overrides the choice between the kernels for
+        software devices and those for GPUs.
         Raise EngineError with one clear line for anything that is wrong; nothing stays allocated then.
         """
         with ExitStack() as cleanup:
@@ -92,6 +97,7 @@ class Engine:
         specs = model.tensors(geometry, file.tensors)
         check_tensors(file, specs)
         self.context = _context(context, geometry.trained_context)
+        self._session: Session | None = None
         self._text_problem: EngineError | None = None
         self._tokenizer, self._template = self._open_text(file, geometry.vocab)
         self.model = describe_model(file, geometry, self._template is not None)
@@ -133,7 +139,7 @@ class Engine:
 
     @property
     def fusion(self) -> bool:
-        """Whether fusion passes run; set it to True, False or names of FUSION_PASSES, from the next token on."""
+        """Whether fusion passes run. Set it, from the next token on, to True (those that pay here), False or names."""
         return bool(self._passes)
 
     @fusion.setter
@@ -190,9 +196,10 @@ class Engine:
 
     def session(self) -> Session:
         """A new, empty conversation. It takes over the KV cache: an older session must not be used any more."""
-        return Session(
+        self._session = Session(
             self._runtime, self._tokenizer, self.stop_ids, self._settings, self.context, self.model.vocab_size
         )
+        return self._session
 
     @property
     def stamp_every(self) -> int:
@@ -202,6 +209,39 @@ class Engine:
     @stamp_every.setter
     def stamp_every(self, value: int) -> None:
         self._runtime.stamp_every = value
+
+    @property
+    def probe_gb_s(self) -> float:
+        """Read bandwidth of the device, 1e9 bytes a second; measured at the first request, between replies."""
+        return self._runtime.instruments.probe.gb_s
+
+    @property
+    def queued_gap_us(self) -> float:
+        """The GPU's idle time between two buffers queued ahead, us; measured at the first request, between replies."""
+        return self._runtime.instruments.queued_gap_us
+
+    def token_bytes(self, position: int | None = None) -> dict[str, int]:
+        """Bytes that the token fed at ``position`` must read: "weights", "head", "kv", "state" and their "total".
+
+        ``position`` None: where the newest session stands.
+        """
+        return self._runtime.token_bytes(self._fed_at(position))
+
+    def bytes_by_tensor(self) -> dict[str, int]:
+        """Bytes of each weight tensor that a token reads, by name."""
+        return self._runtime.bytes_by_tensor()
+
+    def measure_bubbles(self, position: int | None = None) -> BubbleReport:
+        """Measure the bubbles of a greedy token under the current settings, between replies.
+
+        ``position`` is where it would be fed; None: where the newest session stands. It runs some seventy times on a
+        scratch state, which changes nothing of any session.
+        """
+        return self._runtime.measure_bubbles(self._fed_at(position), self._settings(), _GREEDY)
+
+    def measure_submit_hint(self, position: int | None = None) -> SubmitHint:
+        """Measure what the one-time-submit hint is worth to the GPU, as ``measure_bubbles`` runs a token."""
+        return self._runtime.measure_submit_hint(self._fed_at(position), self._settings(), _GREEDY)
 
     def request_stamps(self) -> None:
         """Make the next token a stamped one; waits for the stamped kernels if they are still being built."""
@@ -221,11 +261,18 @@ class Engine:
 
     def _chosen_passes(self, value: bool | Iterable[str]) -> tuple[str, ...]:
         if isinstance(value, bool):
-            return PASSES if value else ()
+            return self._runtime.passes if value else ()
         names = {value} if isinstance(value, str) else set(value)
         if unknown := sorted(names - set(PASSES)):
             raise EngineError(f"unknown fusion pass {unknown[0]!r}; there is {', '.join(PASSES)}")
         return tuple(name for name in PASSES if name in names)
+
+    def _fed_at(self, position: int | None) -> int:
+        if position is None:
+            position = self._session.position if self._session is not None else 0
+        elif not 0 <= position < self.context:
+            raise EngineError(f"position {position} is outside the context of {self.context} tokens")
+        return min(position, self.context - 1)
 
     def _settings(self) -> Settings:
         return Settings(self._mode, self._passes, self._barriers)

@@ -14,7 +14,7 @@ from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PREFILL_PASSES, fuse
 from engine.program.lower import Buffers, Lowering
 from engine.program.op import Op
-from engine.program.schedule import schedule
+from engine.program.schedule import Scheduler
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
@@ -48,6 +48,7 @@ class Prefill:
         self._buffers, self._context = buffers, context
         self.chunk_tokens = chunk_tokens(kernels.device.row_kernels)
         self._commands = CommandBuffer(kernels.device)
+        self._scheduler = Scheduler()
         self.end_ns = 0.0  # device time at which the last chunk ended
 
     def feed(self, ids: Sequence[int], position: int, last: bool) -> None:
@@ -58,7 +59,7 @@ class Prefill:
         commands = self._commands
         commands.begin(ONE_TIME_SUBMIT)
         commands.update(self._buffers.state, initial_state(position, 0, ()))
-        commands.record(ops, schedule(ops, "needed"))
+        commands.record(*self._scheduler.schedule(ops, "needed"))
         commands.end()
         commands.submit()
         commands.wait()

@@ -6,14 +6,22 @@ from contextlib import ExitStack
 from threading import Thread
 from types import ModuleType
 
+import numpy as np
+from platformdirs import user_cache_path
+
 from engine.decode import MODE_CLASSES
 from engine.decode.first import First
-from engine.decode.program import Settings, Slot
-from engine.decode.state import STEP_BYTES, initial_state
+from engine.decode.program import DecodeProgram, Settings, Slot
+from engine.decode.sampling import Sampling
+from engine.decode.state import STEP_BYTES, initial_state, pack_step
 from engine.decode.step import Mode, Request, Resources, Step
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
-from engine.profile.brackets import Brackets
+from engine.profile import traffic
+from engine.profile.choose import Choices, choice_key, choose
+from engine.profile.instruments import Instruments, SubmitHint
+from engine.profile.report import BubbleReport
+from engine.profile.scratch import Scratch
 from engine.profile.scratch_run import ScratchRun
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
@@ -36,7 +44,8 @@ _STAMP_EVERY = 16
 class Runtime:
     """Everything that lives on the device. What it registers on ``cleanup`` frees it again.
 
-    ``stamp_every``: every how many tokens of a reply one is stamped; 0: never.
+    ``passes`` are the fusion passes that pay here; ``stamp_every``: every how many tokens of a reply one is
+    stamped; 0: never.
     """
 
     def __init__(
@@ -82,7 +91,16 @@ class Runtime:
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
         self._scratch = ScratchRun(device, memory, buffers.state)
         cleanup.callback(self._scratch.close)
-        self._brackets = Brackets(self._scratch, kernels)
+        caches = (*buffers.k_cache, *buffers.v_cache)
+        scratch = Scratch(
+            device, memory, buffers.state, single.logits, buffers.arrivals, caches, geometry.kv_heads, context
+        )
+        self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock)
+        self._geometry = geometry
+        memory.write(buffers.state, np.frombuffer(initial_state(0, 0, ()), np.uint8))
+        memory.write(self._slot.step, np.frombuffer(pack_step(Sampling(temperature=0.0)), np.uint8))
+        memory.flush()
+        self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = self._weights_read()
         self.stamp_every = _STAMP_EVERY
@@ -131,8 +149,47 @@ class Runtime:
         bucket = self.builder.bucket(position)
         key = (bucket, settings.passes, settings.barriers)
         if key not in self._ranges:
-            self._ranges[key] = self._brackets.measure(self.builder.build(bucket, settings, self._slot))
+            report = self.instruments.bubbles(position, settings, self._slot)
+            self._ranges[key] = (report.lower_us, max(report.lower_us, report.upper_us))
         return self._ranges[key]
+
+    def measure_bubbles(self, position: int, settings: Settings, params: bytes) -> BubbleReport:
+        """The bubble meter over the token to be fed at ``position``; nothing may be in flight."""
+        self._stamp_thread.join()
+        self.memory.write(self._slot.step, np.frombuffer(params, np.uint8))
+        return self.instruments.bubbles(position, settings, self._slot)
+
+    def measure_submit_hint(self, position: int, settings: Settings, params: bytes) -> SubmitHint:
+        """The same token's GPU time with and without the one-time-submit hint; nothing may be in flight."""
+        self.memory.write(self._slot.step, np.frombuffer(params, np.uint8))
+        return self.instruments.submit_hint(position, settings, self._slot)
+
+    def bytes_by_tensor(self) -> dict[str, int]:
+        """Bytes of each weight a token reads."""
+        return traffic.bytes_by_tensor(self.builder.nodes())
+
+    def token_bytes(self, position: int) -> dict[str, int]:
+        """Bytes the token fed at ``position`` must read, by part."""
+        return traffic.token_bytes(self.builder.nodes(), self._geometry, position)
+
+    def _choose_passes(self, key: str, progress: Progress) -> tuple[str, ...]:
+        choices = Choices(user_cache_path("zincchat") / "fusion.json")
+        chosen = choices.get(key, PASSES)
+        if chosen is None:
+            progress("fusion", 0, 1)
+            bucket = self.builder.bucket(0)
+            programs: dict[tuple[str, ...], DecodeProgram] = {}
+
+            def gpu_us(passes: tuple[str, ...]) -> float:
+                if passes not in programs:
+                    programs[passes] = self.builder.build(bucket, Settings("reuse", passes, "needed"), self._slot)
+                program = programs[passes]
+                return self._scratch.gpu_us(program.ops, program.barriers)
+
+            chosen = choose(PASSES, gpu_us)
+            choices.put(key, chosen)
+            progress("fusion", 1, 1)
+        return chosen
 
     def _weights_read(self) -> int:
         program = self.builder.build(self.builder.bucket(0), Settings("reuse", PASSES, "every"), self._slot)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.decode.program import DecodeProgram, Slot
 from engine.decode.step import Recording, Request, Step, Stopwatch, land, launch
 from engine.program.op import Op
-from engine.program.schedule import schedule
+from engine.program.schedule import Scheduler
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.memory import Slice
 
@@ -17,12 +17,12 @@ class First:
 
     def __init__(self, commands: CommandBuffer, slot: Slot, state: Slice, sample: Callable[[Slot], list[Op]]) -> None:
         self._commands, self._slot, self._state, self._sample = commands, slot, state, sample
+        self._scheduler = Scheduler()
 
     def step(self, request: Request, image: bytes) -> Step:
         """Sample with the state set to ``image`` (engine.decode.state)."""
         watch = Stopwatch()
-        ops = self._sample(self._slot)
-        barriers = schedule(ops, "needed")
+        ops, barriers = self._scheduler.schedule(self._sample(self._slot), "needed")
         program = DecodeProgram(ops, barriers, sum(barriers))
         watch.lap("build")
         commands = self._commands

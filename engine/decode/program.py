@@ -9,7 +9,7 @@ from engine.program.fusion import fuse
 from engine.program.lower import Lowering
 from engine.program.nodes import Node, Stack
 from engine.program.op import Op
-from engine.program.schedule import schedule
+from engine.program.schedule import Scheduler
 from engine.vulkan.memory import Slice
 
 BUCKET_TOKENS = 512
@@ -39,7 +39,10 @@ class DecodeProgram(NamedTuple):
 
 
 class ProgramBuilder:
-    """Builds decode programs from nothing: nodes, passes, ops, schedule. ``builds`` counts them."""
+    """Builds decode programs from nothing: nodes, passes, ops, schedule. ``builds`` counts them.
+
+    ``nodes()`` makes the model's own list of a token's nodes, before any pass.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,9 @@ class ProgramBuilder:
         stacks: dict[int, Stack],
         spans: dict[tuple[int, int], Slice],
     ) -> None:
-        self._nodes, self._sample, self._lowering = nodes, sample, lowering
+        self.nodes, self._sample, self._lowering = nodes, sample, lowering
         self._stacks, self._spans = stacks, spans
+        self._scheduler = Scheduler()
         self.builds = 0
 
     def bucket(self, position: int) -> int:
@@ -60,13 +64,13 @@ class ProgramBuilder:
 
     def build(self, bucket: int, settings: Settings, slot: Slot) -> DecodeProgram:
         """One token's program; feeds the state's token and samples the next."""
-        nodes = self._nodes()
+        nodes = self.nodes()
         if settings.passes:
             nodes = fuse(nodes, settings.passes, self._stacks, self._spans)
         self._lowering.context_bucket = bucket
         ops = self._lowering.lower(nodes)
         ops += self._sample(slot)
-        barriers = schedule(ops, settings.barriers)
+        ops, barriers = self._scheduler.schedule(ops, settings.barriers)
         self.builds += 1
         return DecodeProgram(ops, barriers, sum(barriers))
 

@@ -51,7 +51,7 @@ class CommandBuffer:
         self._submit_info = ffi.new(
             "VkSubmitInfo*", {"sType": 4, "commandBufferCount": 1, "pCommandBuffers": self._buffers}
         )
-        self._compute_barrier = _barrier(_SHADER_WRITE | _SHADER_READ, _SHADER_READ | _SHADER_WRITE)
+        self._compute_barrier = _barrier(_SHADER_WRITE, _SHADER_READ | _SHADER_WRITE)
         self._open_barrier = _barrier(
             _SHADER_WRITE | _SHADER_READ | _TRANSFER_WRITE | _TRANSFER_READ,
             _SHADER_READ | _SHADER_WRITE | _TRANSFER_READ | _TRANSFER_WRITE,
@@ -80,6 +80,13 @@ class CommandBuffer:
         """Set a slice (a multiple of 4 bytes) to a repeated 32-bit word from inside the buffer."""
         lib.vkCmdFillBuffer(self.handle, target.buffer, target.offset, target.size, word)
         self._pipeline_barrier(_TRANSFER_STAGE, _COMPUTE_STAGE, self._update_barrier)
+
+    def copy(self, source: Slice, target: Slice, spans: Sequence[tuple[int, int, int]]) -> None:
+        """Copy spans (offset in ``source``, offset in ``target``, size) from inside the buffer; no barrier follows."""
+        regions = ffi.new("VkBufferCopy[]", len(spans))
+        for region, (here, there, size) in zip(regions, spans, strict=True):
+            region.srcOffset, region.dstOffset, region.size = source.offset + here, target.offset + there, size
+        lib.vkCmdCopyBuffer(self.handle, source.buffer, target.buffer, len(spans), regions)
 
     def copy_now(self, source: Slice, target: Slice) -> None:
         """Record, submit and finish a copy of ``source`` into ``target``."""

@@ -27,14 +27,14 @@ class Slice:
     ``constant`` marks data no kernel writes (weights, tables): hazards skip it.
     """
 
-    __slots__ = ("address", "buffer", "constant", "end", "offset", "pointer", "size")
+    __slots__ = ("address", "buffer", "constant", "offset", "pointer", "range", "size")
 
     def __init__(self, buffer: Any, offset: int, size: int, address: int, pointer: int | None, constant: bool) -> None:
         self.buffer = buffer
         self.offset = offset
         self.size = size
         self.address = address
-        self.end = address + size
+        self.range = (address, address + size)  # device addresses
         self.pointer = pointer
         self.constant = constant
 
@@ -90,7 +90,7 @@ class Memory:
 
     @contextmanager
     def temporary(self, size: int, kind: str = "device") -> Iterator[Slice]:
-        """A slice of an allocation of its own, freed on exit: no kernel may use it then. EngineError if memory is out."""
+        """A slice of an allocation of its own, freed on exit, when kernels are done with it. EngineError if none is left."""
         block = self._new_block(size, size, kind)
         try:
             yield Slice(block.buffer, 0, size, block.address, block.pointer, False)

@@ -15,8 +15,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]] = np.float64) -> Array:
     """Next-token logits after each of ``ids``, (len(ids), vocabulary) float64.
 
-    Weights are dequantised by gguf; nothing else is rounded but keys and values, to ``kv_type``. Reads the file with gguf's own reader, so that it
-    shares no code with the engine.
+    Weights are dequantised by gguf; nothing else is rounded but keys and values, to ``kv_type``. Reads the file
+    with gguf's own reader, so that it shares no code with the engine.
     """
     reader = gguf.GGUFReader(path)
     tensors = {tensor.name: tensor for tensor in reader.tensors}
