@@ -119,7 +119,7 @@ def _shape(device: Device, size: int) -> tuple[Defines, tuple[int, int, int], in
 def _best_ns(device: Device, op: Op, source: Slice) -> float:
     """The shortest pass after a warm-up."""
     commands = CommandBuffer(device)
-    times = []
+    times: list[float] = []
     try:
         commands.begin(ONE_TIME_SUBMIT)
         commands.fill(source, _PATTERN)

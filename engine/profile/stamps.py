@@ -78,3 +78,8 @@ def account(spans_ns: npt.NDArray[np.float64], pieces: Sequence[str]) -> tuple[f
     per_piece = np.bincount(index, weights=busy, minlength=len(PIECES)) / 1e3
     named = {piece: float(value) for piece, value in zip(PIECES, per_piece, strict=True)}
     return float(busy.sum()) / 1e3, float(gaps.sum()) / 1e3, named
+
+
+def span_us(spans_ns: npt.NDArray[np.float64]) -> float:
+    """From the first kernel's start to the last one's end."""
+    return float(spans_ns[:, 1].max() - spans_ns[:, 0].min()) / 1e3

@@ -1,0 +1,123 @@
+"""The bubble meter: how long no kernel of a decode program runs, by the kernels' own clock and between two bounds.
+
+Four programs besides the clean one and its stamped twin give the bounds, which need no clock in the kernels:
+
+    empty            one workgroup of the null twin: what any submission takes between its two timestamps
+    null chain       of the null twin one workgroup for each barrier
+    null unordered   the null twin, all workgroups, without barriers
+    unordered        the clean program without barriers
+
+Below: a barrier makes the GPU drain and start again, in the null chain as in the token, so the bubbles are at least
+null chain - empty. (The whole null twin is no bound: launching its many workgroups, and its dispatches that have no
+barrier before them, is time that the token spends while other kernels run.)
+Above: kernels that may overlap occupy the GPU no longer in all than the same kernels in order do, so bubbles are at
+most clean - unordered + what is idle in unordered; and that is at most what launching takes with nothing to hide
+behind, null unordered - empty. (clean - unordered alone is no bound: a software device runs dispatches one after
+another with or without barriers, and leaves gaps between them either way.)
+"""
+
+from __future__ import annotations
+
+import statistics
+from contextlib import ExitStack
+from dataclasses import replace
+
+from engine.decode.program import DecodeProgram, Settings
+from engine.profile.interleave import interleaved
+from engine.profile.report import BubbleReport
+from engine.profile.stamps import Stamps, account, span_us
+from engine.program.op import PIECES, Op
+from engine.vulkan.clocks import KernelClock
+from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory
+from engine.vulkan.pipelines import Kernels
+
+_RETURN_AT_ONCE = bytes(8)  # the null twin's stamp address
+_ROUNDS = 4  # pairs of runs
+
+
+class BubbleMeter:
+    """Measures programs; nothing may be in flight. ``clock`` None: bounds only."""
+
+    def __init__(self, device: Device, memory: Memory, kernels: Kernels, clock: KernelClock | None) -> None:
+        self._device, self._kernels, self._clock = device, kernels, clock
+        self._stamps = Stamps(memory)
+
+    def measure(
+        self,
+        program: DecodeProgram,
+        before: CommandBuffer,
+        position: int,
+        settings: Settings,
+        queued_gap_us: float,
+        rounds: int = _ROUNDS,
+    ) -> BubbleReport:
+        """Medians of ``rounds`` pairs of runs of each program; ``before`` makes their state and is queued ahead."""
+        with ExitStack() as cleanup:
+            stamped = None if self._clock is None else self._stamps.twin(program.ops, self._kernels)
+            variants = self._variants(program)
+            if stamped is not None:
+                variants["stamped"] = (stamped.ops, program.barriers)
+            recorded = {}
+            for name, (ops, barriers) in variants.items():
+                commands = recorded[name] = CommandBuffer(self._device)
+                cleanup.callback(commands.close)
+                commands.begin()
+                commands.record(ops, barriers)
+                commands.end()
+            accounts: list[dict[str, float]] = []
+
+            def finished(name: str, elapsed_us: float) -> None:
+                if name == "stamped" and stamped is not None and self._clock is not None:
+                    spans_ns = stamped.spans_ns(self._clock)
+                    kernels_us, bubbles_us, pieces_us = account(spans_ns, [op.piece for op in program.ops])
+                    edges_us = elapsed_us - span_us(spans_ns)
+                    accounts.append({"kernels": kernels_us, "bubbles": bubbles_us, "edges": edges_us, **pieces_us})
+
+            times = interleaved(recorded, before, rounds, finished)
+        report = BubbleReport(
+            position=position,
+            passes=settings.passes,
+            barriers=settings.barriers,
+            dispatches=len(program.ops),
+            barrier_count=program.barrier_count,
+            clean_gpu_us=times["clean"],
+            unordered_gpu_us=times["unordered"],
+            null_gpu_us=times["null"],
+            null_unordered_gpu_us=times["null_unordered"],
+            null_chain_gpu_us=times["null_chain"],
+            empty_gpu_us=times["empty"],
+            queued_gap_us=queued_gap_us,
+        )
+        if not accounts:
+            return report
+        median = {name: statistics.median(found[name] for found in accounts[1:]) for name in accounts[0]}
+        return replace(
+            report,
+            stamped_gpu_us=times["stamped"],
+            kernels_us=median["kernels"],
+            bubbles_us=median["bubbles"],
+            edges_us=median["edges"],
+            pieces_us={piece: median[piece] for piece in PIECES},
+        )
+
+    def _variants(self, program: DecodeProgram) -> dict[str, tuple[list[Op], list[bool]]]:
+        ops, barriers = program.ops, program.barriers
+        free = [False] * len(ops)
+        null = [op.with_kernel(self._kernels.null_twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in ops]
+        chain = [_one_group(op) for op, hazard in zip(null, [True, *barriers[1:]], strict=True) if hazard]
+        return {
+            "clean": (ops, barriers),
+            "unordered": (ops, free),
+            "null": (null, barriers),
+            "null_unordered": (null, free),
+            "null_chain": (chain, [False] + [True] * (len(chain) - 1)),
+            "empty": (chain[:1], [False]),
+        }
+
+
+def _one_group(op: Op) -> Op:
+    single = op.with_kernel(op.kernel, op.push)
+    single.groups = (1, 1, 1)
+    return single

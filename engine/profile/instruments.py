@@ -1,0 +1,89 @@
+"""What is measured outside any token: bandwidth, the gap between queued submissions, bubbles, the submit hint."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+from engine.decode.program import ProgramBuilder, Settings, Slot
+from engine.profile.bubble_meter import BubbleMeter
+from engine.profile.interleave import interleaved
+from engine.profile.probe import Probe, probe_bandwidth
+from engine.profile.queued_gap import queued_gap_us
+from engine.profile.report import BubbleReport
+from engine.profile.scratch import Scratch
+from engine.vulkan.clocks import KernelClock
+from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory
+from engine.vulkan.pipelines import Kernels
+
+_HINT_ROUNDS = 8  # pairs of runs
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitHint:
+    """Median GPU time, us, of the same program recorded with and without VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT."""
+
+    with_us: float
+    without_us: float
+
+
+class Instruments:
+    """Measurements between turns. Nothing may be in flight, and they change nothing of the conversation."""
+
+    def __init__(
+        self,
+        device: Device,
+        memory: Memory,
+        kernels: Kernels,
+        builder: ProgramBuilder,
+        scratch: Scratch,
+        clock: KernelClock | None,
+    ) -> None:
+        self._device, self._memory, self._kernels = device, memory, kernels
+        self._builder, self._scratch = builder, scratch
+        self._meter = BubbleMeter(device, memory, kernels, clock)
+
+    @cached_property
+    def probe(self) -> Probe:
+        """The read bandwidth; measured at the first request, up to a second."""
+        return probe_bandwidth(self._device, self._memory, self._kernels)
+
+    @cached_property
+    def queued_gap_us(self) -> float:
+        """The GPU's idle time between queued submissions; measured at the first request."""
+        return queued_gap_us(self._device, self._kernels)
+
+    def bubbles(self, position: int, settings: Settings, slot: Slot) -> BubbleReport:
+        """Run the bubble meter over the program that feeds a token at ``position``, sampling as ``slot`` says."""
+        position = min(position, self._scratch.last_position)
+        program = self._builder.build(self._builder.bucket(position), settings, slot)
+        gap_us = self.queued_gap_us
+        with self._scratch.at(position) as before:
+            return self._meter.measure(program, before, position, settings, gap_us)
+
+    def submit_hint(self, position: int, settings: Settings, slot: Slot) -> SubmitHint:
+        """Time the same program with and without the hint, a fresh recording for each run with it, as it demands."""
+        position = min(position, self._scratch.last_position)
+        program = self._builder.build(self._builder.bucket(position), settings, slot)
+        with ExitStack() as cleanup:
+            once, kept = CommandBuffer(self._device), CommandBuffer(self._device)
+            cleanup.callback(once.close)
+            cleanup.callback(kept.close)
+
+            def record(commands: CommandBuffer, flags: int) -> None:
+                commands.begin(flags)
+                commands.record(program.ops, program.barriers)
+                commands.end()
+
+            def finished(name: str, elapsed_us: float) -> None:
+                if name == "with":
+                    record(once, ONE_TIME_SUBMIT)
+
+            record(once, ONE_TIME_SUBMIT)
+            record(kept, 0)
+            before = cleanup.enter_context(self._scratch.at(position))
+            times = interleaved({"with": once, "without": kept}, before, _HINT_ROUNDS, finished)
+        return SubmitHint(times["with"], times["without"])
