@@ -18,10 +18,11 @@ from engine.errors import EngineError
 from engine.vulkan.shader_path import shader_root
 
 _ROUNDS = 3  # of a pair in ABBA order
+_CLEARLY = 0.98  # a difference below 2% is noise, and fewer dispatches are the better guess
 
 
 def choose(passes: Sequence[str], gpu_us: Callable[[tuple[str, ...]], float]) -> tuple[str, ...]:
-    """The passes worth having: from all of them, drop each whose absence makes a token faster.
+    """The passes worth having: from all of them, drop each whose absence makes a token clearly faster.
 
     ``gpu_us`` runs a token's program with the given passes and returns its GPU time.
     """
@@ -33,7 +34,7 @@ def choose(passes: Sequence[str], gpu_us: Callable[[tuple[str, ...]], float]) ->
             with_us.append(gpu_us(kept))
             without_us += [gpu_us(without), gpu_us(without)]
             with_us.append(gpu_us(kept))
-        if statistics.median(without_us) < statistics.median(with_us):
+        if statistics.median(without_us) < statistics.median(with_us) * _CLEARLY:
             kept = without
     return kept
 

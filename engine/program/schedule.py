@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
@@ -51,7 +53,7 @@ class Scheduler:
         if policy != "needed":
             raise EngineError(f"unknown barrier policy {policy!r}; there is {', '.join(BARRIERS)}")
         levels = self._levels(ops)
-        if any(before > after for before, after in zip(levels, levels[1:], strict=False)):
+        if any(before > after for before, after in pairwise(levels)):
             order = sorted(range(len(ops)), key=levels.__getitem__)
             ops, levels = [ops[i] for i in order], [levels[i] for i in order]
         return ops, [index > 0 and levels[index] != levels[index - 1] for index in range(len(ops))]
