@@ -60,14 +60,14 @@ def test_a_stack_lies_in_one_piece(tiny_path: Path) -> None:
         first, *others = stack.members
         assert first.quants.address == stack.combined.quants.address
         for before, after in zip((first, *others), others, strict=False):
-            assert after.quants.address == before.quants.end
-            assert after.scales.address == before.scales.end
+            assert after.quants.address == before.quants.range[1]
+            assert after.scales.address == before.scales.range[1]
 
 
 def test_slices_lie_apart_and_cost_nothing() -> None:
     memory = nowhere()
     first, second = memory.allocate(5 << 30, constant=True), memory.allocate(1)
-    assert second.address >= first.end
+    assert second.address >= first.range[1]
     assert first.constant
     assert not second.constant
     assert memory.allocated_bytes == 0
