@@ -13,7 +13,7 @@ from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
 from engine.decode.state import pack_step
 from engine.errors import EngineError
-from engine.info import describe_model
+from engine.info import describe_model, sampling_defaults
 from engine.models import architecture
 from engine.profile.instruments import SubmitHint
 from engine.profile.report import BubbleReport
@@ -101,7 +101,7 @@ class Engine:
         self._text_problem: EngineError | None = None
         self._tokenizer, self._template = self._open_text(file, geometry.vocab)
         self.model = describe_model(file, geometry, self._template is not None)
-        self.sampling = Sampling()
+        self.sampling = sampling_defaults(file.metadata)
         self.stop_ids = self._tokenizer.stop_ids if self._tokenizer else frozenset[int]()
 
         progress("device", 0, 1)

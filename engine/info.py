@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from engine.decode.sampling import Sampling
+from engine.errors import EngineError
 from engine.models.config import Geometry
 from engine.weights.gguf import GGUFFile
 
@@ -49,3 +51,24 @@ def describe_model(file: GGUFFile, geometry: Geometry, can_chat: bool) -> ModelI
         layers=geometry.layers,
         can_chat=can_chat,
     )
+
+
+_SAMPLING_KEYS = {  # GGUF's general.sampling.* keys
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "penalty_repeat": "repeat_penalty",
+}
+
+
+def sampling_defaults(metadata: Mapping[str, Any]) -> Sampling:
+    """The file's own generation settings where it has them; temperature 0.7 and top-p 0.95 where it has none.
+
+    A file whose settings make no sense counts as having none.
+    """
+    found = {name: metadata.get(f"general.sampling.{key}") for key, name in _SAMPLING_KEYS.items()}
+    try:
+        return replace(Sampling(), **{name: value for name, value in found.items() if value is not None})
+    except (EngineError, TypeError):
+        return Sampling()
