@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from time import thread_time_ns
 
-from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
+from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
 from engine.dry_run.report import RECORDED_MODES, DryRun, KernelStatistics, RecordedProgram
 from engine.dry_run.shapes import SHAPES
@@ -35,7 +35,7 @@ from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.vulkan.unbacked import UnbackedMemory
 from engine.weights.placeholder import placeholder_weights
 
-_REPEATS = 30
+_REPEATS = 50
 _FLAGS = {"rerecord": ONE_TIME_SUBMIT, "reuse": 0}
 _STATISTICS = {  # our name: the driver's (those of RADV)
     "vgprs": "VGPRs",
@@ -147,27 +147,36 @@ def _record(
         commands.record(program.ops, program.barriers)
         commands.end()
 
+    works: dict[str, Callable[[], object]] = {
+        "build": partial(builder.build, bucket, settings, slot),
+        **{mode: partial(record, _FLAGS[mode]) for mode in RECORDED_MODES},
+    }
+    times_us = _median_us(works)
     return RecordedProgram(
         fusion=bool(settings.passes),
         barriers=settings.barriers,
         dispatches=len(program.ops),
         barrier_count=program.barrier_count,
-        build_us=_median_us(lambda: builder.build(bucket, settings, slot)),
-        record_us={mode: _median_us(partial(record, _FLAGS[mode])) for mode in RECORDED_MODES},
+        build_us=times_us.pop("build"),
+        record_us=times_us,
     )
 
 
-def _median_us(work: Callable[[], DecodeProgram | None]) -> float:
-    """Median CPU time of this thread, the garbage collector kept out as the app keeps it out of a reply."""
-    work()
-    times_ns = []
+def _median_us(works: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Median CPU time of this thread in each of ``works``, microseconds.
+
+    They take turns, so that what slows the machine down for a while slows them all. The garbage collector is kept
+    out, as the app keeps it out of a reply.
+    """
+    times_ns: dict[str, list[int]] = {name: [] for name in works}
     gc.collect()
     gc.disable()
     try:
         for _ in range(_REPEATS):
-            start_ns = thread_time_ns()
-            work()
-            times_ns.append(thread_time_ns() - start_ns)
+            for name, work in works.items():
+                start_ns = thread_time_ns()
+                work()
+                times_ns[name].append(thread_time_ns() - start_ns)
     finally:
         gc.enable()
-    return statistics.median(times_ns) / 1e3
+    return {name: statistics.median(times) / 1e3 for name, times in times_ns.items()}
