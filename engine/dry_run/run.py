@@ -165,15 +165,16 @@ def _record(
 def _median_us(works: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Median CPU time of this thread in each of ``works``, microseconds.
 
-    They take turns, so that what slows the machine down for a while slows them all. The garbage collector is kept
+    They take turns, forwards and backwards, so that neither a slow while of the machine nor what ran just before
+    favours one. The garbage collector is kept
     out, as the app keeps it out of a reply.
     """
     times_ns: dict[str, list[int]] = {name: [] for name in works}
     gc.collect()
     gc.disable()
     try:
-        for _ in range(_REPEATS):
-            for name, work in works.items():
+        for turn in range(_REPEATS):
+            for name, work in list(works.items())[:: -1 if turn % 2 else 1]:
                 start_ns = thread_time_ns()
                 work()
                 times_ns[name].append(thread_time_ns() - start_ns)
