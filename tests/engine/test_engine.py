@@ -85,28 +85,31 @@ def test_fusion_changes_no_bit(engine):
     assert all(one == ids[()] for one in ids.values())
 
 
-def test_reuse_records_once_a_bucket(tmp_path):
+@pytest.mark.parametrize(("mode", "ring"), [("reuse", 1), ("pipelined", 4)])
+def test_recorded_once_a_bucket(tmp_path, mode, ring):
     path = tmp_path / "model.gguf"
     write_tiny_llama(path, layers=1)
-    with Engine.open(path, context=1536, mode="reuse") as opened:
+    with Engine.open(path, context=1536, mode=mode, fusion=FUSION_PASSES) as opened:
         opened.stamp_every = 0
-        session = opened.session()
-        session.prefill(random_ids(500))
-        rerecorded = [token.timing.rerecorded for token in session.generate(GREEDY, 1037, ignore_eos=True)]
-        # fed at positions 500 to 1535: three buckets of 512
-        assert opened.builds == opened.recordings == 3
+        builds, session = opened.builds, opened.session()
+
+        def counted() -> tuple[int, int]:
+            return opened.builds - builds, opened.recordings
+
+        def reply(prompt_tokens: int, count: int) -> list[bool]:
+            session.prefill(random_ids(prompt_tokens))
+            tokens = session.generate(GREEDY, count, ignore_eos=True)
+            return [token.timing.rerecorded for token in tokens]
+
+        rerecorded = reply(500, 1037)  # fed at positions 500 to 1535: three buckets of 512
+        assert counted() == (3, 3 * ring)
         assert [i for i, yes in enumerate(rerecorded[1:], 1) if yes] == [1, 13, 525]
         assert session.finish_reason == "length"
-        session.prefill(random_ids(40))
-        list(session.generate(GREEDY, 20, ignore_eos=True))
-        opened.barriers = "every"
-        session.prefill(random_ids(40))
-        list(session.generate(GREEDY, 20, ignore_eos=True))
-        assert opened.recordings == 4  # the first bucket was still there; the other policy needed its own
-        opened.barriers = "needed"
-        session.prefill(random_ids(40))
-        list(session.generate(GREEDY, 20, ignore_eos=True))
-        assert opened.recordings == 4
+        reply(40, 20)
+        assert counted() == (3, 3 * ring)  # the first bucket was still there
+        for opened.barriers in ("every", "needed", "every", "needed"):
+            reply(40, 20)
+        assert counted() == (4, 4 * ring)  # the other policy needed its own, once
 
 
 def test_rerecord_builds_every_token(engine):
@@ -165,16 +168,54 @@ def test_cancel_in_prefill_keeps_what_was_fed(engine):
     assert session.prefill_stats.kept >= 64
 
 
-def test_cancel_in_generation_stops_at_the_next_token(engine):
-    cancel = threading.Event()
+@pytest.mark.parametrize(("mode", "in_flight"), [("rerecord", 0), ("overlap", 0), ("reuse", 0), ("pipelined", 3)])
+def test_cancel_keeps_the_tokens_in_flight_and_no_more(engine, mode, in_flight):
+    engine.mode, engine.barriers, engine.fusion = mode, "needed", True
+    cancel, prompt = threading.Event(), random_ids(4)
     session = engine.session()
-    session.prefill(random_ids(4))
+    session._tokenizer = None  # with one, a token may wait for the rest of its last character
+    session.prefill(prompt)
     ids = []
     for token in session.generate(GREEDY, 100, ignore_eos=True, cancel=cancel):
         ids.append(token.id)
         if len(ids) == 5:
             cancel.set()
-    assert len(ids) == 5 and session.finish_reason == "cancelled"
+    assert len(ids) == 5 + in_flight and session.finish_reason == "cancelled"
+    assert session.ids == prompt + ids[:-1]
+
+
+def test_a_dropped_reply_leaves_the_cache_as_it_says(engine):
+    engine.mode, engine.barriers, engine.fusion = "pipelined", "needed", True
+    prompt = random_ids(4)
+    session = engine.session()
+    session.prefill(prompt)
+    whole = [token.id for token in session.generate(GREEDY, 30, ignore_eos=True)]
+    session.prefill(prompt)
+    reply = session.generate(GREEDY, 30, ignore_eos=True)
+    for _ in range(7):
+        next(reply)
+    reply.close()
+    assert len(session.ids) > len(prompt) + 6 and session.ids == (prompt + whole)[: len(session.ids)]
+    session.prefill(prompt + whole[:25])
+    assert session.prefill_stats.kept >= len(prompt) + 6
+    again = [token.id for token in session.generate(GREEDY, 5, ignore_eos=True)]
+    assert again == whole[25:30]
+
+
+def test_an_end_token_stops_what_is_in_flight(engine):
+    engine.barriers, engine.fusion = "needed", True
+    prompt = random_ids(6)
+    session = engine.session()
+    session.prefill(prompt)
+    engine.mode = "reuse"
+    whole = [token.id for token in session.generate(GREEDY, 40, ignore_eos=True)]
+    end = next(i for i, id in enumerate(whole) if i > 4 and whole.index(id) == i)
+    session._stop_ids = frozenset({whole[end]})
+    for engine.mode in MODES:
+        session.prefill(prompt)
+        ids = [token.id for token in session.generate(GREEDY, 40)]
+        assert ids == whole[:end] and session.finish_reason == "stop"
+        assert session.ids == prompt + ids  # the end token was never fed, nor was anything after it
 
 
 def test_the_reply_ends_where_the_context_ends(tiny_path):
