@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from engine.decode.program import DecodeProgram, Settings
-from engine.profile.interleave import interleaved
+from engine.profile.interleave import interleaved, median_error
 from engine.profile.report import BubbleReport
 from engine.profile.stamps import Stamps, account, span_us
 from engine.program.op import PIECES, Op
@@ -34,7 +34,7 @@ from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
 _RETURN_AT_ONCE = bytes(8)  # the null twin's stamp address
-_ROUNDS = 4  # pairs of runs
+_ROUNDS = (4, 16, 2.0)
 
 
 class BubbleMeter:
@@ -51,9 +51,9 @@ class BubbleMeter:
         position: int,
         settings: Settings,
         queued_gap_us: float,
-        rounds: int = _ROUNDS,
+        rounds: tuple[int, int, float] = _ROUNDS,
     ) -> BubbleReport:
-        """Medians of ``rounds`` pairs of runs of each program; ``before`` makes their state and is queued ahead."""
+        """Medians of ``rounds`` of ABBA runs; ``before`` makes their state and is queued ahead of each."""
         with ExitStack() as cleanup:
             stamped = None if self._clock is None else self._stamps.twin(program.ops, self._kernels)
             variants = self._variants(program)
@@ -76,30 +76,42 @@ class BubbleMeter:
                     accounts.append({"kernels": kernels_us, "bubbles": bubbles_us, "edges": edges_us, **pieces_us})
 
             times = interleaved(recorded, before, rounds, finished)
+        median = {name: statistics.median(values) for name, values in times.items()}
+        lower = [chain - empty for chain, empty in zip(times["null_chain"], times["empty"], strict=True)]
+        columns = (times["clean"], times["unordered"], times["null_unordered"], times["empty"])
+        upper = [clean - unordered + null - empty for clean, unordered, null, empty in zip(*columns, strict=True)]
+        if not program.barrier_count:
+            lower = [0.0]
         report = BubbleReport(
             position=position,
             passes=settings.passes,
             barriers=settings.barriers,
             dispatches=len(program.ops),
             barrier_count=program.barrier_count,
-            clean_gpu_us=times["clean"],
-            unordered_gpu_us=times["unordered"],
-            null_gpu_us=times["null"],
-            null_unordered_gpu_us=times["null_unordered"],
-            null_chain_gpu_us=times["null_chain"],
-            empty_gpu_us=times["empty"],
+            clean_gpu_us=median["clean"],
+            unordered_gpu_us=median["unordered"],
+            null_gpu_us=median["null"],
+            null_unordered_gpu_us=median["null_unordered"],
+            null_chain_gpu_us=median["null_chain"],
+            empty_gpu_us=median["empty"],
+            lower_us=max(statistics.median(lower), 0.0),
+            upper_us=max(statistics.median(upper), 0.0),
+            lower_error_us=median_error(lower),
+            upper_error_us=median_error(upper),
             queued_gap_us=queued_gap_us,
         )
         if not accounts:
             return report
-        median = {name: statistics.median(found[name] for found in accounts[1:]) for name in accounts[0]}
+        counted = accounts[1:]  # the first is the warm-up's
+        inside = {name: statistics.median(found[name] for found in counted) for name in counted[0]}
         return replace(
             report,
-            stamped_gpu_us=times["stamped"],
-            kernels_us=median["kernels"],
-            bubbles_us=median["bubbles"],
-            edges_us=median["edges"],
-            pieces_us={piece: median[piece] for piece in PIECES},
+            stamped_gpu_us=median["stamped"],
+            kernels_us=inside["kernels"],
+            bubbles_us=inside["bubbles"],
+            bubbles_error_us=median_error([found["bubbles"] for found in counted]),
+            edges_us=inside["edges"],
+            pieces_us={piece: inside[piece] for piece in PIECES},
         )
 
     def _variants(self, program: DecodeProgram) -> dict[str, tuple[list[Op], list[bool]]]:

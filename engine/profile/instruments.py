@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import BubbleMeter
-from engine.profile.interleave import interleaved
+from engine.profile.interleave import interleaved, median_error
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
 from engine.profile.report import BubbleReport
@@ -19,7 +20,7 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
-_HINT_ROUNDS = 8  # pairs of runs
+_HINT_ROUNDS = (6, 32, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class SubmitHint:
 
     with_us: float
     without_us: float
+    error_us: float  # half the 95% interval of the difference
 
 
 class Instruments:
@@ -86,4 +88,7 @@ class Instruments:
             record(kept, 0)
             before = cleanup.enter_context(self._scratch.at(position))
             times = interleaved({"with": once, "without": kept}, before, _HINT_ROUNDS, finished)
-        return SubmitHint(times["with"], times["without"])
+        differences = [one - other for one, other in zip(times["with"], times["without"], strict=True)]
+        return SubmitHint(
+            statistics.median(times["with"]), statistics.median(times["without"]), median_error(differences)
+        )

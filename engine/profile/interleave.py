@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 
 from engine.vulkan.commands import CommandBuffer
 
@@ -11,22 +13,36 @@ from engine.vulkan.commands import CommandBuffer
 def interleaved(
     variants: Mapping[str, CommandBuffer],
     before: CommandBuffer,
-    rounds: int,
+    rounds: tuple[int, int, float],
     finished: Callable[[str, float], None] = lambda name, elapsed_us: None,
-) -> dict[str, float]:
-    """The median GPU time, us, of each recorded buffer over ``rounds`` pairs of runs, in the order ABBA.
+) -> dict[str, list[float]]:
+    """The GPU times, us, of runs of each recorded buffer in the order ABBA; the i-th of each were neighbours in time.
 
-    ``before`` is queued ahead of every run, so that each finds the same state; one run of each more, the first, is a
-    warm-up. ``finished(name, elapsed_us)`` is called after each run, warm-up included. Nothing may be in flight.
+    ``rounds``: at least, and at most, so many ABBA, which end after so many seconds. ``before`` is queued ahead of
+    every run, so that each finds the same state; one run of each more, the first, is a warm-up.
+    ``finished(name, elapsed_us)`` is called after each run, warm-up included. Nothing may be in flight.
     """
+    least, most, seconds = rounds
     times: dict[str, list[float]] = {name: [] for name in variants}
     order = list(variants)
-    for number in range(2 * rounds + 1):
+    started, number = perf_counter(), 0
+    while number <= 2 * least or (number <= 2 * most and (number % 2 == 0 or perf_counter() - started < seconds)):
         for name in order if number % 2 else reversed(order):
             elapsed_us = run_us(variants[name], before)
             times[name].append(elapsed_us)
             finished(name, elapsed_us)
-    return {name: statistics.median(values[1:]) for name, values in times.items()}
+        number += 1
+    return {name: values[1:] for name, values in times.items()}
+
+
+def median_error(values: Sequence[float]) -> float:
+    """Half the width of the interval that holds the true median with about 95%: 1.96 standard errors.
+
+    The standard error of a median is 1.253 deviations / sqrt(n), the deviation 1.483 times the median absolute one.
+    """
+    middle = statistics.median(values)
+    deviation = 1.483 * statistics.median(abs(value - middle) for value in values)
+    return 1.96 * 1.253 * deviation / math.sqrt(len(values))
 
 
 def run_us(commands: CommandBuffer, before: CommandBuffer) -> float:

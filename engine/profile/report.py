@@ -25,28 +25,28 @@ class BubbleReport:
     null_unordered_gpu_us: float  # the null twin without barriers
     null_chain_gpu_us: float  # of the null twin one workgroup for each barrier
     empty_gpu_us: float  # one workgroup of it
+    lower_us: float  # at least this long are the bubbles: each barrier drains the GPU and starts it again
+    upper_us: float  # at most this long: what barriers add, and all that launching may leave idle without them
+    lower_error_us: float  # half the 95% interval of the median, as for the two below
+    upper_error_us: float
     queued_gap_us: float
     stamped_gpu_us: float | None = None
     kernels_us: float | None = None
     bubbles_us: float | None = None
+    bubbles_error_us: float | None = None
     edges_us: float | None = None  # between the two timestamps, before the first kernel and after the last
     pieces_us: dict[str, float] | None = None
 
     @property
-    def lower_us(self) -> float:
-        """At least this long are the bubbles: each barrier drains the GPU and starts it again."""
-        return max(self.null_chain_gpu_us - self.empty_gpu_us, 0.0)
-
-    @property
-    def upper_us(self) -> float:
-        """At most this long: what barriers add, and all that launching may leave idle without them."""
-        launching_us = max(self.null_unordered_gpu_us - self.empty_gpu_us, 0.0)
-        return max(self.clean_gpu_us - self.unordered_gpu_us + launching_us, 0.0)
-
-    @property
     def within_brackets(self) -> bool | None:
-        """Whether the stamped bubbles lie between the bounds; None where kernels have no clock."""
-        return None if self.bubbles_us is None else self.lower_us <= self.bubbles_us <= self.upper_us
+        """Whether the stamped bubbles lie between the bounds, give or take the medians' 95% intervals.
+
+        None where kernels have no clock.
+        """
+        if self.bubbles_us is None or self.bubbles_error_us is None:
+            return None
+        least = self.lower_us - self.lower_error_us - self.bubbles_error_us
+        return least <= self.bubbles_us <= self.upper_us + self.upper_error_us + self.bubbles_error_us
 
     @property
     def instrument_cost_fraction(self) -> float | None:
@@ -67,10 +67,7 @@ class BubbleReport:
 
     def to_json(self) -> dict[str, Any]:
         """Fields and properties as a JSON object."""
-        derived = (
-            "lower_us", "upper_us", "within_brackets", "instrument_cost_fraction", "unexplained_us",
-            "unexplained_fraction",
-        )  # fmt: skip
+        derived = ("within_brackets", "instrument_cost_fraction", "unexplained_us", "unexplained_fraction")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 

@@ -90,7 +90,7 @@ class Memory:
 
     @contextmanager
     def temporary(self, size: int, kind: str = "device") -> Iterator[Slice]:
-        """A slice with memory of its own, freed on exit, when kernels must be done with it. EngineError if none is left."""
+        """A slice with memory of its own, freed on exit: no kernel may use it then. EngineError if none is left."""
         block = self._new_block(size, size, kind)
         try:
             yield Slice(block.buffer, 0, size, block.address, block.pointer, False)

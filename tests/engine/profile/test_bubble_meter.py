@@ -1,0 +1,160 @@
+"""The bubble meter on programs of known shape: it must order and size them rightly.
+
+Every statement compares programs with each other, with room for a busy machine, and may be met on any of three tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.decode.program import DecodeProgram, Settings
+from engine.profile.bubble_meter import BubbleMeter
+from engine.profile.report import BubbleReport
+from engine.program.op import Op
+from engine.vulkan import shaders
+from engine.vulkan.clocks import kernel_clock
+from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.shader_path import shader_root
+from tests.engine.gpu import Gpu
+
+TRIES = 3
+SHORT, LONG = 50, 5000  # rounds of the spin kernel
+SETTINGS = Settings("reuse", (), "every")
+
+
+class Bench:
+    """A meter over chains of spin kernels."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.clock = kernel_clock(gpu.device, gpu.memory, gpu.kernels)
+        self.meter = BubbleMeter(gpu.device, gpu.memory, gpu.kernels, self.clock)
+        self.wide = 64 if gpu.device.is_cpu else 1 << 15
+        self.words = gpu.memory.allocate(self.wide * 4 * gpu.device.subgroup_size)
+        self.before = CommandBuffer(gpu.device)
+        self.before.begin()
+        self.before.fill(self.words, 1)
+        self.before.end()
+
+    def measure(self, count: int, rounds: int, groups: int = 1, chained: bool = True) -> BubbleReport:
+        """``count`` dispatches of ``groups`` workgroups; chained ones have a barrier between them."""
+        op = Op("spin", self.gpu.kernels.get("spin"), (self.words,), (rounds,), (groups, 1, 1))
+        barriers = [chained and index > 0 for index in range(count)]
+        program = DecodeProgram([op] * count, barriers, sum(barriers))
+        return self.meter.measure(program, self.before, 0, SETTINGS, 0.0)
+
+    def close(self) -> None:
+        self.before.close()
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    root = tmp_path_factory.mktemp("shaders")
+    (root / "include").symlink_to(shader_root() / "include")
+    for source in (shader_root() / "nothing.comp", Path(__file__).parent / "spin.comp"):
+        (root / source.name).write_text(source.read_text())
+    with pytest.MonkeyPatch.context() as patch, Gpu() as gpu:
+        patch.setattr(shaders, "shader_root", lambda: root)
+        opened = Bench(gpu)
+        if opened.clock is None:
+            pytest.skip("kernels of this device have no clock")
+        yield opened
+        opened.close()
+
+
+def some_try(holds: Callable[[], list[bool]]) -> None:
+    """Every statement in the list that ``holds`` measures is true on one of the tries."""
+    tries = []
+    while len(tries) < TRIES:
+        tries.append(holds())
+        if all(tries[-1]):
+            return
+    pytest.fail(f"statements that held, by try: {tries}")
+
+
+def test_more_barriers_are_more_bubbles(bench):
+    def holds():
+        few, many = bench.measure(16, SHORT), bench.measure(96, SHORT)
+        return [
+            3 * few.bubbles_us < many.bubbles_us < 12 * few.bubbles_us,
+            3 * few.lower_us < many.lower_us < 12 * few.lower_us,
+            few.upper_us < many.upper_us,
+        ]
+
+    some_try(holds)
+
+
+def test_longer_kernels_are_longer_and_their_bubbles_are_not(bench):
+    def holds():
+        short, long = bench.measure(32, SHORT), bench.measure(32, LONG)
+        return [
+            long.kernels_us > 10 * short.kernels_us,
+            long.bubbles_us < 4 * short.bubbles_us,
+            long.bubbles_us / long.kernels_us < short.bubbles_us / short.kernels_us / 5,
+        ]
+
+    some_try(holds)
+
+
+def test_wider_kernels_are_longer_and_their_bubbles_are_not(bench):
+    def holds():
+        narrow, wide = bench.measure(16, LONG), bench.measure(16, LONG, bench.wide)
+        return [wide.kernels_us > 4 * narrow.kernels_us, wide.bubbles_us < 8 * narrow.bubbles_us]
+
+    some_try(holds)
+
+
+def test_independent_kernels_need_no_drain(bench):
+    def holds():
+        chained, independent = bench.measure(64, SHORT), bench.measure(64, SHORT, chained=False)
+        return [
+            independent.lower_us == 0 < chained.lower_us,
+            independent.bubbles_us < 1.5 * chained.bubbles_us,
+            independent.clean_gpu_us < 1.5 * chained.clean_gpu_us,
+        ]
+
+    some_try(holds)
+
+
+@pytest.mark.parametrize(("count", "rounds", "wide"), [(64, SHORT, False), (32, LONG, False), (8, LONG, True)])
+def test_bubbles_lie_between_their_bounds_and_the_terms_meet(bench, count, rounds, wide):
+    def holds():
+        report = bench.measure(count, rounds, bench.wide if wide else 1)
+        terms = report.kernels_us + report.bubbles_us + report.edges_us
+        return [
+            report.within_brackets,
+            report.lower_us < 1.25 * report.bubbles_us,
+            report.upper_error_us < report.clean_gpu_us,
+            abs(terms - report.stamped_gpu_us) < 0.1 * report.stamped_gpu_us,
+            abs(report.unexplained_fraction) < 0.25,
+            0 < report.edges_us < 0.5 * report.stamped_gpu_us,
+        ]
+
+    some_try(holds)
+
+
+def test_without_a_clock_there_is_the_range_alone(bench):
+    blind = BubbleMeter(bench.gpu.device, bench.gpu.memory, bench.gpu.kernels, None)
+    bench.meter, seeing = blind, bench.meter
+    try:
+        report = bench.measure(16, SHORT)
+    finally:
+        bench.meter = seeing
+    assert report.bubbles_us is report.kernels_us is report.within_brackets is report.unexplained_us is None
+    assert report.lower_us > 0 and report.to_json()["upper_us"] == report.upper_us
+
+
+def test_each_run_finds_its_own_state(bench):
+    """The buffer that runs before each program makes every run the same, warm-up or not."""
+    bench.measure(3, SHORT)
+    once = [np.uint32(1)]
+    for _ in range(3):
+        word = once[-1]
+        for i in range(SHORT):
+            word = np.uint32((int(word ^ (word >> np.uint32(15))) * 0x2C1B3C6D + i) & 0xFFFFFFFF)
+        once.append(word)
+    assert bench.gpu.read(bench.words, np.uint32)[0] in once  # one chain of 3 at most, not the sum of all runs
