@@ -95,6 +95,11 @@ def model(report: dict[str, Any]) -> str:
     return f"{report['model']} ({report['quantisation']}, {bytes_text(report['model_file_bytes'])})"
 
 
+def host(report: dict[str, Any]) -> str:
+    """The processor and how many of its logical CPUs were to be had."""
+    return f"{report['host_cpu']} ({report['host_cpus']} logical CPUs)"
+
+
 def date(report: dict[str, Any]) -> str:
     """The date to the minute; every report is in UTC."""
     return f"{report['date'][:10]} {report['date'][11:16]} UTC"

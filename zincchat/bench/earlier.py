@@ -9,6 +9,8 @@ from typing import Any
 from zincchat.bench.statistics import unpaired_ratio
 from zincchat.cli.errors import Failure
 
+_Key = tuple[str, str, str]  # mode, barriers, fusion
+
 # What must be the same for a ratio to tell of zincchat alone, with the words for it.
 _CIRCUMSTANCES = {
     "device": "device",
@@ -56,16 +58,20 @@ def compare(report: dict[str, Any], earlier: dict[str, Any], name: str) -> dict[
     The intervals are unpaired: the two ran at different times, and what changed on the computer between them is
     in the ratio too.
     """
+    versions = earlier.get("versions")
     then = {_key(run): run for run in earlier["runs"]}
     now = {_key(run): run for run in report["runs"]}
     return {
         "file": name,
         "date": earlier.get("date"),
-        "version": (earlier.get("versions") or {}).get("zincchat"),
+        "version": versions.get("zincchat") if isinstance(versions, dict) else None,
         "differs": [
-            {"what": words, "then": earlier.get(field), "now": report.get(field)}
-            for field, words in _CIRCUMSTANCES.items()
-            if earlier.get(field) != report.get(field)
+            *(
+                {"what": words, "then": earlier.get(field), "now": report.get(field)}
+                for field, words in _CIRCUMSTANCES.items()
+                if earlier.get(field) != report.get(field)
+            ),
+            *_different_passes(then, now),
         ],
         "only_then": [" ".join(key) for key in then if key not in now],
         "only_now": [" ".join(key) for key in now if key not in then],
@@ -82,7 +88,17 @@ def _compare_run(now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _key(run: dict[str, Any]) -> tuple[str, str, str]:
+def _different_passes(then: dict[_Key, dict[str, Any]], now: dict[_Key, dict[str, Any]]) -> list[dict[str, Any]]:
+    """``--fusion on`` is what pays on a device with a driver: the same words can mean other passes."""
+    both = {key[2]: (then[key].get("passes"), run.get("passes")) for key, run in now.items() if key in then}
+    return [
+        {"what": f"passes of {fusion}", "then": " ".join(map(str, before)), "now": " ".join(after)}
+        for fusion, (before, after) in both.items()
+        if isinstance(before, list) and isinstance(after, list) and before != after
+    ]
+
+
+def _key(run: dict[str, Any]) -> _Key:
     fusion = run.get("fusion_setting") or ("on" if run.get("fusion", True) else "off")
     return run["mode"], f"barriers={run['barriers']}", f"fusion={fusion}"
 

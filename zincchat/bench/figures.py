@@ -40,12 +40,14 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
         "patch_submit_us": median([token.patch_us + token.submit_us for token in clean]),
         "starved_us": _starved_us(clean, instruments.queued_gap_us),
         **{name: median([getattr(token, name) for token in stamped]) for name in STAMPED_FIELDS},
+        "edges_us": median([_edges_us(token) for token in stamped]),
         "pieces_us": _median_pieces(stamped),
         "bubbles_range_us": _bubbles_range(setting, stamped, instruments),
+        **_brackets(setting, instruments),
         "stamped_tokens": len(stamped),
         "stamp_cost_fraction": median([_stamp_cost(each) for each in samples.stamped]),
         **_unexplained(samples),
-        **_floor_figures(clean, spread(rates)["median"], instruments.floor(setting)),
+        **_floor_figures(clean, spread(rates)["median"], instruments.floor),
         "recordings": _whole(median([each.recordings for each in samples.clean])),
         **_record_costs(clean),
     }
@@ -58,6 +60,13 @@ def _record_costs(clean: Sequence[TokenTiming]) -> dict[str, float | None]:
         "record_us_per_dispatch": median([token.record_us / token.dispatches for token in recorded]),
         "build_us_per_op": median([token.build_us / token.dispatches for token in recorded]),
     }
+
+
+def _edges_us(token: TokenTiming) -> float | None:
+    """Between a stamped token's two timestamps, what is before its first kernel and after its last one."""
+    if token.gpu_total_us is None or token.kernels_us is None or token.bubbles_us is None:
+        return None
+    return token.gpu_total_us - token.kernels_us - token.bubbles_us
 
 
 def _starved_us(clean: Sequence[TokenTiming], queued_gap_us: float | None) -> float | None:
@@ -79,10 +88,10 @@ def _stamp_cost(stamped_pass: StampedPass) -> float | None:
 
 
 def _unexplained(samples: Samples) -> dict[str, float | None]:
-    """What is left of a clean token's period after idle, kernels and bubbles; the median over repeats.
+    """What is left of a clean token's period after idle, kernels, bubbles and edges; the median over repeats.
 
-    Each term is measured by itself (idle on the clean tokens, kernels and bubbles on the stamped ones of the same
-    repeat) and none is scaled, so this can be negative: stamped kernels may take longer than clean ones.
+    Each term is measured by itself (idle on the clean tokens, the others on the stamped ones of the same repeat)
+    and none is scaled, so this can be negative: stamped kernels may take longer than clean ones.
     """
     left_us: list[float] = []
     fractions: list[float] = []
@@ -91,9 +100,10 @@ def _unexplained(samples: Samples) -> dict[str, float | None]:
         idle = _median_of(clean.tokens, lambda token: token.gpu_idle_before_us)
         kernels = _median_of(stamped.stamped, lambda token: token.kernels_us)
         bubbles = _median_of(stamped.stamped, lambda token: token.bubbles_us)
-        if period is None or idle is None or kernels is None or bubbles is None:
+        edges = _median_of(stamped.stamped, _edges_us)
+        if period is None or idle is None or kernels is None or bubbles is None or edges is None:
             continue
-        left_us.append(period - idle - kernels - bubbles)
+        left_us.append(period - idle - kernels - bubbles - edges)
         fractions.append(left_us[-1] / period)
     return {"unexplained_us": median(left_us), "unexplained_fraction": median(fractions)}
 
@@ -112,11 +122,20 @@ def _bubbles_range(
     setting: Setting, stamped: Sequence[TokenTiming], instruments: Instruments
 ) -> list[float | None] | None:
     """The brackets: measured for the setting where the engine offers that, else as the tokens carried them."""
-    measured = instruments.bubbles_range_us(setting)
-    if measured is not None:
-        return list(measured)
+    report = instruments.bubbles_of(setting)
+    if report is not None:
+        return [report.lower_us, report.upper_us]
     ranges = [token.bubbles_range_us for token in stamped if token.bubbles_range_us is not None]
     return [median([pair[end] for pair in ranges]) for end in (0, 1)] if ranges else None
+
+
+def _brackets(setting: Setting, instruments: Instruments) -> dict[str, Any]:
+    """The bubble meter's whole report, whose stamped and other programs ran in turn."""
+    report = instruments.bubbles_of(setting)
+    return {
+        "bubbles_within_range": None if report is None else report.within_brackets,
+        "bubble_report": None if report is None else report.to_json(),
+    }
 
 
 def _median_pieces(stamped: Sequence[TokenTiming]) -> dict[str, float | None] | None:

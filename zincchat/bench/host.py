@@ -19,14 +19,19 @@ _AMD_VENDOR = "0x1002"
 
 
 def host_cpu() -> str:
-    """The processor's name and how many logical CPUs this system shows."""
+    """The processor's name."""
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
-    return f"{name}, {psutil.cpu_count()} logical CPUs"
+    return name
+
+
+def host_cpus() -> int:
+    """Logical CPUs that this process may run on."""
+    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
 
 
 def host_rss_bytes() -> int:

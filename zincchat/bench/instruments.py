@@ -1,16 +1,20 @@
-"""What the engine measures once, outside any token: bandwidth, gap between submissions, brackets, submit hint."""
+"""What the engine measures outside any token: bandwidth, gap between submissions, bubbles' bounds, submit hint."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zincchat.bench.setting import Fusion, Setting
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from engine import Engine
+
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
@@ -28,46 +32,60 @@ class Floor:
 
 @dataclass
 class Instruments:
-    """The engine's own measurements; None where this engine or device has none.
+    """The engine's own measurements; None where one failed, and then ``problems`` has a line for it.
 
     ``bubbles`` has a report for each barrier policy and fusion: the mode changes neither program nor barriers.
     """
 
-    token_bytes: int
-    probe_gb_s: float | None = None
+    floor: Floor
     queued_gap_us: float | None = None
     submit_hint: dict[str, Any] | None = None
     bubbles: dict[tuple[str, Fusion], Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
 
-    def floor(self, setting: Setting) -> Floor:
-        """The streaming floor of a setting."""
-        return Floor(self.token_bytes, self.probe_gb_s)
-
-    def bubbles_range_us(self, setting: Setting) -> tuple[float, float] | None:
-        """(lower, upper) bounds on the bubbles of a setting's token."""
-        report = self.bubbles.get((setting.barriers, setting.fusion))
-        return None if report is None else (report.lower_us, report.upper_us)
+    def bubbles_of(self, setting: Setting) -> Any | None:
+        """The bubble meter's report on a setting's token."""
+        return self.bubbles.get((setting.barriers, setting.fusion))
 
 
 def read_instruments(
-    engine: Engine, settings: Sequence[Setting], progress: Callable[[str], None] = lambda text: None
+    engine: Engine,
+    settings: Sequence[Setting],
+    position: int,
+    cancel: Event,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Instruments:
-    """Measure all of it, on an engine that is warm and has nothing in flight."""
-    progress("memory bandwidth and the cost of a submission")
+    """Measure all of it for a token fed at ``position``, between replies; stops early once ``cancel`` is set.
+
+    What the engine cannot measure takes nothing away from what was measured before.
+    """
+    problems: list[str] = []
+
+    def attempt(what: str, measurement: Callable[[], Measured]) -> Measured | None:
+        from engine import EngineError
+
+        if cancel.is_set():
+            return None
+        progress(what)
+        try:
+            return measurement()
+        except EngineError as error:
+            problems.append(f"{what}: {error}")
+            return None
+
     instruments = Instruments(
-        token_bytes=getattr(engine, "token_bytes", engine.weight_bytes),
-        probe_gb_s=getattr(engine, "probe_gb_s", None),
-        queued_gap_us=getattr(engine, "queued_gap_us", None),
+        Floor(engine.token_bytes(position)["total"], attempt("memory bandwidth", lambda: engine.probe_gb_s)),
+        attempt("gap between queued submissions", lambda: engine.queued_gap_us),
+        problems=problems,
     )
-    if measure_bubbles := getattr(engine, "measure_bubbles", None):
-        for setting in settings:
-            key = (setting.barriers, setting.fusion)
-            if key not in instruments.bubbles:
-                progress(f"brackets of the bubbles: {setting}")
-                setting.apply(engine)
-                instruments.bubbles[key] = measure_bubbles()
-    if measure_submit_hint := getattr(engine, "measure_submit_hint", None):
-        progress("the one-time-submit hint")
-        settings[0].apply(engine)
-        instruments.submit_hint = dataclasses.asdict(measure_submit_hint())
+    for setting in settings:
+        key = (setting.barriers, setting.fusion)
+        if key not in instruments.bubbles:
+            setting.apply(engine)
+            instruments.bubbles[key] = attempt(
+                f"bounds of the bubbles: {setting}", lambda: engine.measure_bubbles(position)
+            )
+    settings[0].apply(engine)
+    hint = attempt("one-time-submit hint", lambda: engine.measure_submit_hint(position))
+    instruments.submit_hint = None if hint is None else dataclasses.asdict(hint)
     return instruments

@@ -20,7 +20,8 @@ _COLUMNS: tuple[Column, ...] = (
     ("GPU idle", lambda run: cells.ms(run["gpu_idle_before_us"])),
     ("kernels", lambda run: cells.ms(run["kernels_us"])),
     ("bubbles", cells.bubbles),
-    ("bounds of bubbles", cells.bubbles_between),
+    ("edges", lambda run: cells.ms(run["edges_us"])),
+    ("bubbles between", cells.bubbles_between),
     ("unexplained", lambda run: cells.ms(run["unexplained_us"])),
     ("stamps cost", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
     ("dispatches", lambda run: str(run["dispatches"])),
@@ -45,7 +46,7 @@ def _caption(report: dict[str, Any]) -> str:
         floor = f" Measured bandwidth {report['probe_gb_s']:,.1f} GB/s."
     return (
         f"*{_escaped(cells.model(report))} on {_escaped(cells.device(report))},"
-        f" driver {_escaped(str(report['driver']))}, Vulkan {versions['vulkan_api']}; {_escaped(report['host_cpu'])};"
+        f" driver {_escaped(str(report['driver']))}, Vulkan {versions['vulkan_api']}; {_escaped(cells.host(report))};"
         f" zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)};"
         f" clocks {_escaped(cells.clocks(report))}. Greedy, {report['decode_tokens']} tokens from an empty context,"
         f" {report['repeats']} interleaved repeats{f', {shared}' if shared else ''}; medians, milliseconds a token."

@@ -43,6 +43,11 @@ class Workload:
         return max(self.prefill_tokens, self.decode_tokens + 1)
 
     @property
+    def middle(self) -> int:
+        """The position that the median decode step is fed at."""
+        return (self.decode_tokens + 1) // 2
+
+    @property
     def stamped_pass_tokens(self) -> int:
         """Decode steps of a stamped pass."""
         return min(self.decode_tokens, STAMPED_PASS_TOKENS)

@@ -11,6 +11,7 @@ from zincchat.bench.cells import Column
 from zincchat.cli.output import bytes_text, rate_text, table
 
 WIDTH = 118
+_LONGEST_FUSION = 12  # characters in a row; a longer list of passes is named by a letter
 
 _SPEED: tuple[Column, ...] = (
     ("tok/s", lambda run: rate_text(run["decode_tok_s"]["median"])),
@@ -27,34 +28,40 @@ _PERIOD: tuple[Column, ...] = (
     ("GPU idle", lambda run: cells.ms(run["gpu_idle_before_us"])),
     ("kernels*", lambda run: cells.ms(run["kernels_us"])),
     ("bubbles*", cells.bubbles),
+    ("edges*", lambda run: cells.ms(run["edges_us"])),
     ("unexplained", lambda run: cells.ms(run["unexplained_us"])),
-    ("bounds of bubbles", cells.bubbles_between),
     ("starved", lambda run: cells.ms(run["starved_us"])),
-    ("GPU total", lambda run: cells.ms(run["gpu_total_us"])),
-    ("stamps cost", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
+)
+_TRUST: tuple[Column, ...] = (
+    ("GPU clean", lambda run: cells.ms(run["gpu_total_us"])),
+    ("stamps add", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
+    ("unexplained", lambda run: cells.percent(run["unexplained_fraction"], sign=True)),
+    ("bounds of bubbles", cells.bubbles_between),
+    ("within", lambda run: _yes_no(run["bubbles_within_range"])),
 )
 _CPU: tuple[Column, ...] = (
     ("build", lambda run: cells.ms(run["build_us"])),
     ("record", lambda run: cells.ms(run["record_us"])),
     ("submit", lambda run: cells.ms(run["patch_submit_us"])),
     ("exposed", lambda run: cells.ms(run["exposed_cpu_us"])),
-    ("build us/op", lambda run: cells.us(run["build_us_per_op"])),
-    ("record us/dispatch", lambda run: cells.us(run["record_us_per_dispatch"])),
+    ("us/op", lambda run: cells.us(run["build_us_per_op"])),
+    ("us/dispatch", lambda run: cells.us(run["record_us_per_dispatch"])),
     ("dispatches", lambda run: str(run["dispatches"])),
-    ("barriers", lambda run: str(run["barrier_count"])),
-    ("recordings", lambda run: str(run["recordings"])),
+    ("of barriers", lambda run: str(run["barrier_count"])),
+    ("recorded", lambda run: str(run["recordings"])),
 )
 
 
 def bench_text(report: dict[str, Any]) -> str:
-    """The whole report in lines of at most 120 columns (a long --fusion list aside)."""
-    runs = report["runs"]
+    """The whole report in lines of at most 120 columns."""
+    runs, letters = _lettered(report["runs"])
     paragraphs = [
         "\n".join(_head(report)),
         _table("Decode speed", runs, _SPEED),
-        _table("One token on the GPU, ms: period = GPU idle + kernels + bubbles + unexplained", runs, _PERIOD),
+        _table("One token on the GPU, ms: period = GPU idle + kernels + bubbles + edges + unexplained", runs, _PERIOD),
+        _table("How far to trust that, GPU ms", runs, _TRUST),
         _table("The CPU's part, ms of thread time a token", runs, _CPU),
-        "\n".join(_notes(report)),
+        "\n".join([*letters, *_notes(report)]),
     ]
     if report.get("against"):
         paragraphs.append("\n".join(_against(report["against"])))
@@ -67,7 +74,7 @@ def _head(report: dict[str, Any]) -> list[str]:
     shared = cells.common_switches(report["runs"])
     lines = [
         f"{cells.model(report)} on {cells.device(report)}",
-        f"driver {report['driver']}, Vulkan {versions['vulkan_api']}; {report['host_cpu']}",
+        f"driver {report['driver']}, Vulkan {versions['vulkan_api']}; {cells.host(report)}",
         f"zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)}; {cells.clocks(report)}",
     ]
     lines.append(
@@ -89,12 +96,13 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if len(report["runs"]) > 1:
         lines.append(f"x first: against {first['mode']}, the first row, repeat by repeat (medians over repeats)")
     lines.append(
-        "ms p50, p95 and all below: over tokens; submit includes patching the parameters; recordings: in a run of"
-        f" {report['decode_tokens']} tokens"
+        "ms p50, p95 and all below: over tokens; submit includes patching the parameters; us/op, us/dispatch: build and"
+        f" record over what they built; recorded: command buffers in a run of {report['decode_tokens']} tokens"
     )
     if stamped:
         lines.append(
-            f"* on {stamped} or more stamped tokens a row; the stamps' cost is not taken off: see docs/bench.md"
+            f"* on {stamped} or more stamped tokens a row; what stamps add is not taken off. within: bubbles stamped in"
+            " turn with their bounds lie between them"
         )
     if report["probe_gb_s"] is not None and first["floor_tok_s"] is not None:
         lines.append(
@@ -105,10 +113,20 @@ def _notes(report: dict[str, Any]) -> list[str]:
         lines.append(f"starved: GPU idle beyond the {report['queued_gap_us']:.1f} us between two queued submissions")
     if report["submit_hint"] is not None:
         lines.append(hint_text(report["submit_hint"]))
+    lines += [f"not measured: {problem}" for problem in report["not_measured"]]
+    lines += _load_note(report)
     if report["repeats"] < 6:
         at_most = cells.percent(report["interval_coverage_at_most"])
         lines.append(f"{report['repeats']} repeats: the interval covers {at_most} at most; --repeat 6 reaches 95%")
     return [part for line in lines for part in _wrapped(line)]
+
+
+def _load_note(report: dict[str, Any]) -> list[str]:
+    """A software device shares the processor: more runnable threads than it has CPUs are someone else's."""
+    load = (report["device_clocks"]["before"] or {}).get("load_1min")
+    if load is None or load <= 1.25 * report["host_cpus"]:
+        return []
+    return [f"load {load:.1f} on {report['host_cpus']} CPUs: other work was running; repeat this on a quiet computer"]
 
 
 def hint_text(hint: dict[str, Any]) -> str:
@@ -128,11 +146,13 @@ def _against(against: dict[str, Any]) -> list[str]:
     what = ", ".join(str(part) for part in (against["date"], against["version"]) if part)
     lines = [f"Against {against['file']}{f' ({what})' if what else ''}"]
     lines += [f"{each['what']} differs: {each['then']} then, {each['now']} now" for each in against["differs"]]
-    lines += [f"only then: {setting}" for setting in against["only_then"]]
-    lines += [f"only now: {setting}" for setting in against["only_now"]]
+    lines += [
+        f"only {when}: {'; '.join(against[f'only_{when}'])}" for when in ("then", "now") if against[f"only_{when}"]
+    ]
     lines = [part for line in lines for part in _wrapped(line)]
     if not against["runs"]:
         return [*lines, "no setting is in both"]
+    runs, letters = _lettered(against["runs"])
     columns: tuple[Column, ...] = (
         ("tok/s then", lambda run: rate_text(run["decode_tok_s"]["then"])),
         ("now", lambda run: rate_text(run["decode_tok_s"]["now"])),
@@ -140,7 +160,24 @@ def _against(against: dict[str, Any]) -> list[str]:
         ("95% interval", lambda run: cells.interval(run["ratio"])),
         ("prefill now/then", lambda run: f"{run['prefill_ratio']:.3f}"),
     )
-    return [*lines, *_table("", against["runs"], columns).splitlines()[1:]]
+    return [*lines, *letters, *_table("", runs, columns).splitlines()[1:]]
+
+
+def _lettered(runs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The runs with a letter in place of a long list of passes, and the lines that say what the letters mean."""
+    fusions = dict.fromkeys(cells.switch(run, "fusion") for run in runs)
+    long = [fusion for fusion in fusions if len(fusion) > _LONGEST_FUSION]
+    if not long or len(fusions) == 1:
+        return list(runs), []
+    letters = {fusion: chr(ord("A") + index) for index, fusion in enumerate(long)}
+    return (
+        [{**run, "fusion_setting": letters.get(run["fusion_setting"], run["fusion_setting"])} for run in runs],
+        [f"fusion {letter}: {fusion}" for fusion, letter in letters.items()],
+    )
+
+
+def _yes_no(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "no"
 
 
 def _wrapped(line: str) -> list[str]:

@@ -79,7 +79,7 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
                     warm=lambda: clocks.append(host.device_clocks(engine.device)),
                 )
                 clocks.append(host.device_clocks(engine.device))
-                measured_once = instruments.read_instruments(engine, settings, status.show)
+                measured_once = instruments.read_instruments(engine, settings, workload.middle, cancel, status.show)
         finally:
             status.clear()
         result = report.bench_report(

@@ -58,4 +58,5 @@ def test_a_software_device_has_the_computers_load() -> None:
     reading = host.device_clocks(FakeDevice())  # type: ignore[arg-type]
     assert reading is not None
     assert reading["load_1min"] >= 0
-    assert "logical CPU" in host.host_cpu()
+    assert host.host_cpu()
+    assert host.host_cpus() >= 1

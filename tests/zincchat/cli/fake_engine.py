@@ -59,6 +59,22 @@ class FakeStats:
     seconds: float
 
 
+@dataclass(frozen=True)
+class FakeBubbles:
+    lower_us: float = 200.0
+    upper_us: float = 900.0
+    within_brackets: bool | None = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"lower_us": self.lower_us, "upper_us": self.upper_us}
+
+
+@dataclass(frozen=True)
+class FakeHint:
+    with_us: float = 8_800.0
+    without_us: float = 8_888.0
+
+
 def timing(index: int, mode: str, fusion: bool, barriers: str, stamped: bool = False) -> TokenTiming:
     """Figures that tell modes and stamped tokens apart: a clean token takes 10 ms, a stamped one 20."""
     rerecorded = mode == "rerecord"
@@ -135,6 +151,8 @@ class FakeEngine:
 
     opened: ClassVar[list[dict[str, Any]]] = []
     last: ClassVar[FakeEngine]
+    probe_gb_s = 9.7
+    queued_gap_us = 13.0
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.mode = settings["mode"]
@@ -153,6 +171,7 @@ class FakeEngine:
         self.rendered: list[Any] = []
         self.log: list[tuple[str, str, int]] = []
         self.fused_with: set[bool | tuple[str, ...]] = set()
+        self.metered: list[tuple[str, bool | tuple[str, ...], int | None]] = []
         self.stamps_requested = 0
         self.closed = False
 
@@ -188,6 +207,16 @@ class FakeEngine:
 
     def encode(self, text: str) -> list[int]:
         return [ord(letter) % 100 for letter in text]
+
+    def token_bytes(self, position: int | None = None) -> dict[str, int]:
+        return {"weights": 90_000_000, "head": 6_000_000, "kv": 1_000_000, "state": 0, "total": 97_000_000}
+
+    def measure_bubbles(self, position: int | None = None) -> FakeBubbles:
+        self.metered.append((self.barriers, self.fusion, position))
+        return FakeBubbles()
+
+    def measure_submit_hint(self, position: int | None = None) -> FakeHint:
+        return FakeHint()
 
     def request_stamps(self) -> None:
         self.stamps_requested += 1

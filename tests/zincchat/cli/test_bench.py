@@ -59,7 +59,35 @@ def test_gpu_totals_are_of_clean_tokens_and_kernels_of_stamped_ones(zincchat: Zi
     assert run["pieces_us"] == {"weights": 5_000.0, "kv": 500.0, "small": 1_000.0, "head": 500.0}
     assert run["stamped_tokens"] == 2 * 4
     assert run["stamp_cost_fraction"] == pytest.approx(0.25)
-    assert run["unexplained_us"] == pytest.approx(10_000 - 100 - 7_000 - 500)
+    assert run["edges_us"] == 11_000 - 7_000 - 500
+    assert run["unexplained_us"] == pytest.approx(10_000 - 100 - 7_000 - 500 - 3_500)
+
+
+def test_what_the_engine_measures_by_itself(zincchat: Zincchat) -> None:
+    report = zincchat(*TWO_MODES, "--barriers", "every,needed", "--json").json
+    assert (report["probe_gb_s"], report["queued_gap_us"]) == (9.7, 13.0)
+    assert report["submit_hint"] == {"with_us": 8_800.0, "without_us": 8_888.0}
+    # Once for each program, not for each mode, at the median decode step's position.
+    assert FakeEngine.last.metered == [("every", True, 8), ("needed", True, 8)]
+    for run in report["runs"]:
+        assert run["starved_us"] == 100.0 - 13.0
+        assert (run["bubbles_range_us"], run["bubbles_within_range"]) == ([200.0, 900.0], True)
+        # 9.7 GB/s over 97 MB a token are 100 tokens a second.
+        assert run["floor_fraction"] == pytest.approx(run["decode_tok_s"]["median"] / 100)
+
+
+def test_what_cannot_be_measured_costs_nothing_else(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> float:
+        raise EngineError("the GPU is too small")
+
+    monkeypatch.setattr(FakeEngine, "probe_gb_s", property(fail))
+    monkeypatch.setattr(FakeEngine, "measure_bubbles", fail)
+    report = zincchat(*TWO_MODES, "--json").json
+    assert (report["probe_gb_s"], report["runs"][0]["floor_fraction"]) == (None, None)
+    assert report["runs"][0]["bubbles_range_us"] is None
+    assert report["queued_gap_us"] == 13.0
+    assert report["not_measured"][0] == "memory bandwidth: the GPU is too small"
+    assert "not measured: memory bandwidth: the GPU is too small" in zincchat(*TWO_MODES).out
 
 
 def passes_in_order() -> list[tuple[str, str, bool]]:
@@ -155,14 +183,25 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     assert "fusion off" in outcome.out
     assert max(map(len, outcome.out.splitlines())) <= 120
     rows = [line.split() for line in outcome.out.splitlines() if line.startswith("rerecord")]
-    assert [row[1] for row in rows] == ["every", "needed"] * 3
-    speed, period, cpu = rows[1::2]
+    assert [row[1] for row in rows] == ["every", "needed"] * 4
+    speed, period, trust, cpu = rows[1::2]
     assert speed[6:8] == ["10.000", "10.000"]
-    # period, idle, kernels, bubbles, unexplained, GPU total in milliseconds, the stamps' cost
-    assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "2.400", "8.800", "+25.0%"]
+    # period, idle, kernels, bubbles, edges, unexplained, starved in milliseconds
+    assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "3.500", "-1.100", "0.087"]
+    # GPU total in milliseconds, what stamps add, what is unexplained, bounds, whether the bubbles lie in them
+    assert trust[2:] == ["8.800", "+25.0%", "-11.0%", "0.200-0.900", "yes"]
     # build, record, submit with patch, exposed; us an op and a dispatch; dispatches, barriers, recordings
     assert cpu[2:] == ["0.030", "0.020", "0.005", "0.050", "3.00", "2.00", "10", "8", "17"]
+    assert "97 MB a token at 9.7 GB/s, as measured here, is 100 tok/s" in outcome.out
+    assert "with it, 8.888 without (+1.0%)" in outcome.out
     assert "2 repeats: the interval covers 50.0% at most" in outcome.out
+
+
+def test_the_widest_tables_fit(zincchat: Zincchat) -> None:
+    passes = "+".join(engine_package.FUSION_PASSES)
+    outcome = zincchat(*SHORT, "--barriers", "every,needed", "--fusion", f"on,off,{passes}")
+    assert max(map(len, outcome.out.splitlines())) <= 120
+    assert f"fusion A: {passes}" in outcome.out
 
 
 def test_markdown_is_a_table_with_a_caption(zincchat: Zincchat) -> None:
