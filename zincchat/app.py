@@ -32,6 +32,7 @@ from zincchat.widgets.panel_line import PanelLine
 from zincchat.widgets.prompt import Prompt
 from zincchat.widgets.reply import Reply
 from zincchat.widgets.side_panel import SidePanel
+from zincchat.widgets.timeline import Timeline
 from zincchat.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ChatApp(App[None]):
                 "prompt",
                 "reply",
                 "side_panel",
+                "timeline",
                 "token_bars",
                 "transcript",
             )
@@ -71,6 +73,8 @@ class ChatApp(App[None]):
         Binding("f3,ctrl+t", "do('fusion')", "Fusion", key_display="F3"),
         Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4"),
         Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5"),
+        # first of all: the prompt's text area has a use of its own for this key
+        Binding("f6", "do('timeline')", "Timeline", key_display="F6", priority=True),
         Binding("f8,ctrl+s", "do('freeze')", "Freeze", key_display="F8"),
         Binding("f9,ctrl+g", "do('scale')", "Scale", show=False),
         Binding("escape", "do('stop')", "Stop", key_display="Esc"),
@@ -94,7 +98,7 @@ class ChatApp(App[None]):
         self._drains = 0
 
     def compose(self) -> ComposeResult:
-        """Chat on the left, panel on the right, keys below."""
+        """Chat on the left, panel on the right, timeline and keys below."""
         with Horizontal(id="body"):
             with Vertical(id="chat"):
                 yield Transcript()
@@ -103,6 +107,7 @@ class ChatApp(App[None]):
                 yield Static("", id="status", markup=False)
                 yield Prompt(self.prompt_history)
             yield SidePanel()
+        yield Timeline()
         yield Footer(compact=True)
 
     def on_mount(self) -> None:

@@ -107,6 +107,9 @@ class Commands:
         self._app.panel.set_preset(argument or following)
         return ""
 
+    def _timeline(self, argument: str) -> None:
+        self._app.panel.toggle_timeline()
+
     def _freeze(self, argument: str) -> None:
         frozen = self._app.panel.toggle_freeze()
         self.message = "the panel is frozen: F8 or /freeze lets it go on" if frozen else ""

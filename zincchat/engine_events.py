@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine import DeviceInfo, ModelInfo, Sampling, TokenTiming
+    from engine import DeviceInfo, ModelInfo, Sampling, TokenTiming, TokenTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class TokenArrived:
     request: int
     text: str
     timing: TokenTiming
+    trace: TokenTrace
     position: int
     since_send_s: float
     device_bytes: int

@@ -162,7 +162,15 @@ class EngineThread:
         for token in tokens:
             since_send_s = time.perf_counter() - request.sent_s
             self.events.append(
-                TokenArrived(number, token.text, token.timing, session.position, since_send_s, engine.device_bytes)
+                TokenArrived(
+                    number,
+                    token.text,
+                    token.timing,
+                    token.trace,
+                    session.position,
+                    since_send_s,
+                    engine.device_bytes,
+                )
             )
         self.events.append(ReplyEnded(number, session.finish_reason or "stop"))
 

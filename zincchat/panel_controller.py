@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from zincchat.engine_events import Loaded, Prefilled, TokenArrived
 from zincchat.panel.bar import first_scale_ms, next_scale_ms
+from zincchat.panel.timeline import TracedToken
 from zincchat.panel.token_history import Settings
 from zincchat.panel.view import PanelView
 from zincchat.process_figures import ProcessFigures
 from zincchat.widgets.panel_line import PanelLine
 from zincchat.widgets.side_panel import SidePanel
+from zincchat.widgets.timeline import ROWS as TIMELINE_ROWS
+from zincchat.widgets.timeline import Timeline
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -28,15 +31,18 @@ class PanelController:
         """Begin with nothing known and ``preset`` chosen."""
         self.view = PanelView()
         self.preset = preset
+        self.timeline = False
         self._app = app
         self._frozen_view: PanelView | None = None
         self._changed = False
         self._process = ProcessFigures()
 
     def lay_out(self, size: Size | None = None) -> None:
-        """Show the panel, its line or neither, by preset and terminal size."""
+        """Show the panel, its line or neither, by preset and terminal size, and the timeline where it is wanted."""
         size = size or self._app.size
-        roomy = size.width >= PANEL_MIN_COLUMNS and size.height >= PANEL_MIN_ROWS
+        rows = size.height - TIMELINE_ROWS * self.timeline
+        roomy = size.width >= PANEL_MIN_COLUMNS and rows >= PANEL_MIN_ROWS
+        self._app.query_one(Timeline).display = self.timeline
         self._app.query_one(SidePanel).display = self.preset == "panel" and roomy
         self._app.query_one(PanelLine).display = self.preset == "line" or (self.preset == "panel" and not roomy)
         self.refresh()
@@ -62,6 +68,7 @@ class PanelController:
         if view.first_token_s is None:
             view.first_token_s = event.since_send_s
         view.history.add(event.position, event.timing)
+        view.traces.append(TracedToken(event.position, event.trace))
         if view.scale_ms is None and view.history.tokens:
             view.scale_ms = first_scale_ms(event.timing, bool(view.engine and view.engine.device.is_software))
         view.context_used_tokens = event.position
@@ -81,13 +88,19 @@ class PanelController:
         """Draw now."""
         shown = self._frozen_view or self.view
         shown.settings = self.view.settings
-        for widget in (self._app.query_one(SidePanel), self._app.query_one(PanelLine)):
+        query = self._app.query_one
+        for widget in (query(SidePanel), query(PanelLine), query(Timeline)):
             if widget.display:
                 widget.show(shown)
 
     def set_preset(self, preset: str) -> None:
         """Choose panel, line or off."""
         self.preset = preset
+        self.lay_out()
+
+    def toggle_timeline(self) -> None:
+        """Show the timeline, or hide it."""
+        self.timeline = not self.timeline
         self.lay_out()
 
     def set_settings(self, settings: Settings) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -86,17 +86,27 @@ class TokenTrace:
         return self.axis.to_host_ns(self.device_ns[1])
 
     @property
+    def kernel_spans_ns(self) -> npt.NDArray[np.float64]:
+        """(dispatches, 2): start and end of each in the program's order; (0, 2) unless this token was stamped."""
+        if self.stamped is None:
+            return np.empty((0, 2))
+        first_ns = self.axis.to_host_ns(self.stamped.first_device_ns)
+        return self.stamped.spans_ns * self.axis.rate + first_ns
+
+    @property
     def kernels(self) -> list[KernelSpan]:
-        """The dispatches in the program's order; empty unless this token was stamped."""
+        """The dispatches with their names, in the program's order; empty unless this token was stamped."""
         if self.stamped is None:
             return []
         ops, barriers, _ = self.stamped.program
-        axis, first_ns = self.axis, self.stamped.first_device_ns
-        starts, ends = ((self.stamped.spans_ns[:, end] + first_ns).tolist() for end in (0, 1))
         return [
-            KernelSpan(op.name, op.piece, op.bytes_moved, axis.to_host_ns(start), axis.to_host_ns(end), barrier)
-            for op, barrier, start, end in zip(ops, barriers, starts, ends, strict=True)
+            KernelSpan(op.name, op.piece, op.bytes_moved, start, end, barrier)
+            for op, barrier, (start, end) in zip(ops, barriers, self.kernel_spans_ns.tolist(), strict=True)
         ]
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Itself: it never changes, and what it refers to on the device cannot be copied."""
+        return self
 
 
 def place(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine import Cancelled, EngineError, Sampling, TokenTiming
+from tests.made_traces import made_trace
 
 ANSWER = """A pipeline barrier makes one kernel's writes visible to the next before it starts.
 On a batch of one nothing else is running, so the GPU *waits*:
@@ -172,6 +173,7 @@ class FakeSession:
         self.finish_reason: str | None = None
         self.prefill_stats = SimpleNamespace(tokens=0, kept=0, seconds=0.0)
         self._engine = engine
+        self._now_ns = time.perf_counter_ns()
 
     @property
     def position(self) -> int:
@@ -230,7 +232,9 @@ class FakeSession:
             before = settings
             engine.timings.append(timing)
             self.ids.append(zlib.crc32(piece.encode()) % VOCAB_SIZE)
-            yield SimpleNamespace(id=self.ids[-1], text=piece, timing=timing)
+            trace = made_trace(timing, self._now_ns)
+            self._now_ns += round(timing.period_us * 1000)
+            yield SimpleNamespace(id=self.ids[-1], text=piece, timing=timing, trace=trace)
         self.finish_reason = "stop"
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from zincchat.engine_events import Loaded
+from zincchat.panel.timeline import TracedToken
 from zincchat.panel.token_history import Settings, TokenHistory
+
+TRACED_TOKENS = 12  # a pipeline's steps stand between those of tokens before
 
 
 @dataclass(slots=True)
@@ -15,6 +19,7 @@ class PanelView:
     settings: Settings | None = None
     engine: Loaded | None = None
     history: TokenHistory = field(default_factory=TokenHistory)
+    traces: deque[TracedToken] = field(default_factory=lambda: deque(maxlen=TRACED_TOKENS))
     scale_ms: float | None = None
     frozen: bool = False
     context_used_tokens: int = 0

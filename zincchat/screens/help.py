@@ -58,6 +58,7 @@ BARS = (
     ),
     ("G GPU busy", "the GPU's time of a clean token, which does not tell kernels from bubbles"),
     ("K kernels, B bubbles", "the same of a stamped token ◇"),
+    ("F6 timeline", "lanes of the last tokens: · CPU waits for the GPU, I reads the id back, ┃ a token starts"),
     ("· and ┊", "rest of the period that none of the above explains, and its end"),
     ("›", "the bar goes on beyond the axis: F9 takes the next larger scale"),
 )

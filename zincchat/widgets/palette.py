@@ -13,6 +13,7 @@ COLOURS = {
     "G": "black on #3e9b6e",
     "K": "black on #30c48d",
     "B": "white on #8e4ec6",
+    "I": "black on #6ea8fe",
 }
 
 

@@ -1,0 +1,78 @@
+"""The timeline in the app: on a key and a command, moved by tokens only."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.zincchat.app_driver import NARROW, Chat, chatting
+from zincchat.widgets.side_panel import SidePanel
+from zincchat.widgets.timeline import Timeline
+
+
+def shown(chat: Chat) -> list[str]:
+    timeline = chat.app.query_one(Timeline)
+    return timeline.plain.split("\n") if timeline.display else []
+
+
+async def test_the_key_and_the_command_show_and_hide_it() -> None:
+    async with chatting(software=False) as chat:
+        assert shown(chat) == []
+        await chat.pilot.press("f6")
+        assert "appears here" in shown(chat)[0]
+        await chat.ask("go")
+        axis, cpu, gpu, tokens, legend = shown(chat)
+        assert axis.endswith("ms")
+        assert cpu.startswith("CPU")
+        assert "S" in cpu
+        assert gpu.startswith("GPU")
+        assert "┃" in gpu
+        assert str(chat.app.panel.view.context_used_tokens) in tokens.replace("◇", "")
+        assert "± 0.005 us" in legend
+        await chat.enter("/timeline")
+        assert shown(chat) == []
+
+
+async def test_it_stands_still_between_tokens_and_while_frozen() -> None:
+    async with chatting(software=False, repeat=True, token_s=0.02) as chat:
+        await chat.pilot.press("f6")
+        await chat.enter("go")
+        await chat.until(lambda: len(shown(chat)) == 5)
+        moving = shown(chat)
+        await chat.until(lambda: shown(chat) != moving)
+        await chat.pilot.press("f8")
+        frozen = shown(chat)
+        count = len(chat.engine.timings)
+        await chat.until(lambda: len(chat.engine.timings) > count + 20)
+        assert shown(chat) == frozen
+        await chat.pilot.press("f8")
+        await chat.until(lambda: shown(chat) != frozen)
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.app.replying)
+        await asyncio.sleep(0.3)
+        still = shown(chat)
+        await asyncio.sleep(0.3)
+        assert shown(chat) == still
+
+
+async def test_the_scale_key_rescales_it() -> None:
+    async with chatting(software=False) as chat:
+        await chat.pilot.press("f6")
+        await chat.ask("go")
+        before = shown(chat)[0]
+        await chat.pilot.press("f9")
+        assert shown(chat)[0] != before
+
+
+async def test_it_fits_a_small_terminal_and_leaves_room_to_the_panel() -> None:
+    async with chatting(size=NARROW) as chat:
+        await chat.pilot.press("f6")
+        await chat.ask("go")
+        assert max(len(line) for line in shown(chat)) <= NARROW[0]
+        assert chat.app.query_one(Timeline).region.bottom < NARROW[1]
+    async with chatting(size=(140, 28)) as chat:
+        panel = chat.app.query_one(SidePanel)
+        assert panel.display
+        await chat.pilot.press("f6")
+        assert not panel.display  # its figures would be cut off
+        await chat.pilot.press("f6")
+        assert panel.display
