@@ -8,10 +8,16 @@ from engine.dry_run import DryRun, KernelStatistics, RecordedProgram, compile_an
 from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
+from engine.profile.article import PieceRow, RemedyRow, RunMedians, RunSettings, piece_rows, remedy_rows
 from engine.profile.chrome_trace import chrome_trace
 from engine.profile.export import export_suffix, export_text
+from engine.profile.instruments import SubmitHint
+from engine.profile.native_record import native_record_us
 from engine.profile.records import TokenTiming
+from engine.profile.report import BubbleReport, starved_us, unexplained_us
 from engine.profile.timeline import KernelSpan, TokenTrace
+from engine.profile.traffic import floor_fraction, floor_tok_s
+from engine.profile.verdict import Verdict, verdict
 from engine.program.fusion import PASSES as FUSION_PASSES
 from engine.program.schedule import BARRIERS
 from engine.session import PrefillStats, Session, Token
@@ -23,6 +29,7 @@ __all__ = [
     "FUSION_PASSES",
     "MODES",
     "AtomicFile",
+    "BubbleReport",
     "Cancelled",
     "DeviceInfo",
     "DryRun",
@@ -31,17 +38,31 @@ __all__ = [
     "KernelSpan",
     "KernelStatistics",
     "ModelInfo",
+    "PieceRow",
     "PrefillStats",
     "RecordedProgram",
+    "RemedyRow",
+    "RunMedians",
+    "RunSettings",
     "Sampling",
     "Session",
+    "SubmitHint",
     "Token",
     "TokenTiming",
     "TokenTrace",
+    "Verdict",
     "chrome_trace",
     "compile_and_record",
     "export_suffix",
     "export_text",
+    "floor_fraction",
+    "floor_tok_s",
     "list_devices",
+    "native_record_us",
+    "piece_rows",
+    "remedy_rows",
     "set_loader_environment",
+    "starved_us",
+    "unexplained_us",
+    "verdict",
 ]

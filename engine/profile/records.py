@@ -46,6 +46,7 @@ class TokenTiming:
     measured_by: str  # "clean" or "twin"
     bubbles_range_us: tuple[float, float] | None = None
     passes: tuple[str, ...] = ()  # the fusion passes in use
+    edges_us: float | None = None  # stamped tokens: between the two timestamps, before and after all kernels
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON object with the names above."""

@@ -6,7 +6,7 @@ from time import perf_counter_ns
 
 from engine.decode.step import STEPS, Step
 from engine.profile.records import TokenTiming
-from engine.profile.stamps import account
+from engine.profile.stamps import account, span_us
 from engine.profile.timeline import TokenTrace, causal_axis, place
 from engine.vulkan.calibration import Calibration, HostAxis
 from engine.vulkan.clocks import KernelClock
@@ -43,12 +43,13 @@ class TokenClock:
         # work queued behind other work exposes nothing; behind work that had already ended, what the GPU stood idle
         queued_before = step.submitted_ns < self._free_ns
         exposed_us = (idle_us or 0.0) if queued_before else (step.submitted_ns - self._free_ns) / 1e3
-        kernels_us = bubbles_us = pieces_us = None
+        kernels_us = bubbles_us = edges_us = pieces_us = None
         stamped = None
         if step.stamped is not None and self._clock is not None:
             pieces = [op.piece for op in step.program.ops]
             spans_ns = step.stamped.spans_ns(self._clock)
             kernels_us, bubbles_us, pieces_us = account(spans_ns, pieces)
+            edges_us = (step.gpu_end_ns - step.gpu_start_ns) / 1e3 - span_us(spans_ns)
             stamped = place(step.program, spans_ns, self._clock, step.stamped.first_stamp(), device_ns)
         record = TokenTiming(
             index=index,
@@ -69,6 +70,7 @@ class TokenClock:
             measured_by="clean" if step.stamped is None and bubbles_range_us is None else "twin",
             bubbles_range_us=bubbles_range_us,
             passes=step.settings.passes,
+            edges_us=edges_us,
         )
         self._finished_ns, self._free_ns, self._gpu_end_ns = now_ns, step.finished_ns, step.gpu_end_ns
         return record, TokenTrace(index, step.settings, step.laps, self._axis(step), device_ns, stamped)
