@@ -31,15 +31,18 @@ class Timeline(LineView):
             [(f"{'CPU':<{LABEL_WIDTH}}", ""), *coloured(drawn.cpu)],
             [(f"{'GPU':<{LABEL_WIDTH}}", ""), *coloured(drawn.gpu)],
             [(f"{'token':<{LABEL_WIDTH}}{drawn.tokens}", "dim")],
-            _legend(drawn.deviation_us),
+            _legend(drawn.deviation_us, drawn.cpu + drawn.gpu),
         ]
 
 
-def _legend(deviation_us: float | None) -> Line:
-    """How well the lanes fit together, then the letters."""
+def _legend(deviation_us: float | None, cells: str) -> Line:
+    """How well the lanes fit together, then the letters in them."""
     if deviation_us is None:
         fit = ("no calibrated clock: the GPU's lane is only known to lie after its submit", "yellow")
     else:
         fit = (f"CPU and GPU ± {deviation_us:.2g} us", "dim")
-    letters = [piece for letter, meaning in MEANINGS.items() for piece in (*coloured(letter), (f" {meaning}  ", "dim"))]
-    return [(" " * LABEL_WIDTH, ""), fit, ("   ", ""), *letters]
+    legend: Line = [(" " * LABEL_WIDTH, ""), fit, ("   ", "")]
+    for letter, meaning in MEANINGS.items():
+        if letter in cells:
+            legend += [*coloured(letter), (f" {meaning}  ", "dim")]
+    return legend
