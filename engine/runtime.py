@@ -79,12 +79,15 @@ class Runtime:
         def new_slot() -> Slot:
             return Slot(memory.allocate(STEP_BYTES, "upload"), memory.allocate(16, "readback"))
 
+        def new_commands() -> CommandBuffer:
+            return CommandBuffer(device, memory.allocate(16, "readback"))
+
         lowering = Lowering(kernels, geometry, buffers, context)
         builder = self.builder = decode_builder(model, weights, single, lowering, sampling)
         self._slot = new_slot()
-        self._resources = Resources(device, kernels, builder, Stamps(memory), new_slot)
+        self._resources = Resources(device, kernels, builder, Stamps(memory), new_slot, new_commands)
         self._modes: dict[str, Mode] = {}
-        self._first = First(CommandBuffer(device), self._slot, buffers.state, lambda slot: sampling(slot, 0))
+        self._first = First(new_commands(), self._slot, buffers.state, lambda slot: sampling(slot, 0))
         cleanup.callback(self._first.close)
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.decode.program import Settings
 from engine.decode.step import Recording, Request, Resources, Step, Stopwatch, land, launch, record
-from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.commands import ONE_TIME_SUBMIT
 
 
 class Overlap:
@@ -14,7 +14,7 @@ class Overlap:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._buffers = [(CommandBuffer(resources.device), resources.new_slot()) for _ in range(2)]
+        self._buffers = [(resources.new_commands(), resources.new_slot()) for _ in range(2)]
         self._turn = 0
         self._next: tuple[int, Settings, Recording] | None = None  # its bucket, settings and recording
         self.recordings = 0

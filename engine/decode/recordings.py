@@ -58,6 +58,6 @@ class Recordings:
         self._spare.clear()
 
     def _record(self, program: DecodeProgram, slot: Slot, stamped: bool) -> Recording:
-        commands = self._spare.pop() if self._spare else CommandBuffer(self._resources.device)
+        commands = self._spare.pop() if self._spare else self._resources.new_commands()
         self.recordings += 1
         return record(self._resources, program, slot, commands, 0, stamped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.decode.step import Request, Resources, Step, Stopwatch, land, launch, record
-from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.commands import ONE_TIME_SUBMIT
 
 
 class Rerecord:
@@ -13,7 +13,7 @@ class Rerecord:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._commands = CommandBuffer(resources.device)
+        self._commands = resources.new_commands()
         self._slot = resources.new_slot()
         self.recordings = 0
 

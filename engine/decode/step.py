@@ -56,6 +56,7 @@ class Resources(NamedTuple):
     builder: ProgramBuilder
     stamps: Stamps
     new_slot: Callable[[], Slot]
+    new_commands: Callable[[], CommandBuffer]
 
 
 class Request(NamedTuple):

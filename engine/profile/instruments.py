@@ -56,7 +56,7 @@ class Instruments:
     @cached_property
     def queued_gap_us(self) -> float:
         """The GPU's idle time between queued submissions; measured at the first request."""
-        return queued_gap_us(self._device, self._kernels)
+        return queued_gap_us(self._device, self._kernels, self._memory)
 
     def bubbles(self, position: int, settings: Settings, slot: Slot) -> BubbleReport:
         """Run the bubble meter over the program that feeds a token at ``position``, sampling as ``slot`` says."""

@@ -8,13 +8,14 @@ from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
 _PAIRS = 9
 _FIRST_DISPATCHES, _MOST_DISPATCHES = 512, 1 << 16
 
 
-def queued_gap_us(device: Device, kernels: Kernels) -> float:
+def queued_gap_us(device: Device, kernels: Kernels, memory: Memory) -> float:
     """The median, us, from the end timestamp of one buffer to the start timestamp of the next, queued behind it.
 
     The first is a chain of empty kernels; a pair counts only if the first had not ended when the second was queued,
@@ -22,7 +23,8 @@ def queued_gap_us(device: Device, kernels: Kernels) -> float:
     """
     kernel = kernels.get("nothing")
     op = Op("nothing", kernel, (), (0,), (1, 1, 1))
-    first, second = CommandBuffer(device), CommandBuffer(device)
+    # as tokens are: each puts its timestamps into memory after its end
+    first, second = (CommandBuffer(device, memory.allocate(16, "readback")) for _ in range(2))
     try:
         second.begin()
         second.record([op], [False])

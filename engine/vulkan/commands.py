@@ -11,6 +11,7 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Slice
 
 ONE_TIME_SUBMIT = 1
+_RESULT_64, _RESULT_WAIT = 1, 2
 _COMPUTE_STAGE, _TRANSFER_STAGE, _HOST_STAGE, _TOP, _BOTTOM = 0x800, 0x1000, 0x4000, 0x1, 0x2000
 _SHADER_READ, _SHADER_WRITE, _TRANSFER_READ, _TRANSFER_WRITE = 0x20, 0x40, 0x800, 0x1000
 _HOST_READ, _HOST_WRITE = 0x2000, 0x4000
@@ -23,8 +24,13 @@ def _barrier(source: int, destination: int) -> Any:
 class CommandBuffer:
     """One command buffer with its fence and two timestamps (start and end of its GPU work)."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, ticks: Slice | None = None) -> None:
+        """``ticks`` is 16 bytes of host-visible memory for the timestamps; without it the driver is asked for them.
+
+        Asking can be slow: llvmpipe answers only when nothing is queued any more.
+        """
         self.device = device
+        self._tick_slice = ticks
         handle = device.handle
         pool = ffi.new("VkCommandPool*")
         create = ffi.new("VkCommandPoolCreateInfo*", {"sType": 39, "flags": 2, "queueFamilyIndex": device.queue_family})
@@ -46,7 +52,7 @@ class CommandBuffer:
         query_pool = ffi.new("VkQueryPool*")
         check(lib.vkCreateQueryPool(handle, queries, NULL, query_pool), "creating a query pool")
         self._queries = query_pool[0]
-        self._ticks = ffi.new("uint64_t[2]")
+        self._ticks = ffi.new("uint64_t[2]") if ticks is None else ffi.cast("uint64_t*", ticks.pointer)
         self._begin_info = ffi.new("VkCommandBufferBeginInfo*", {"sType": 42})
         self._submit_info = ffi.new(
             "VkSubmitInfo*", {"sType": 4, "commandBufferCount": 1, "pCommandBuffers": self._buffers}
@@ -122,6 +128,11 @@ class CommandBuffer:
         """Finish recording: a barrier that makes writes visible to the host, then the end timestamp."""
         self._pipeline_barrier(_COMPUTE_STAGE | _TRANSFER_STAGE, _HOST_STAGE | _BOTTOM, self._host_barrier)
         lib.vkCmdWriteTimestamp(self.handle, _BOTTOM, self._queries, 1)
+        if self._tick_slice is not None:
+            target = self._tick_slice
+            flags = _RESULT_64 | _RESULT_WAIT
+            lib.vkCmdCopyQueryPoolResults(self.handle, self._queries, 0, 2, target.buffer, target.offset, 8, flags)
+            self._pipeline_barrier(_TRANSFER_STAGE, _HOST_STAGE, self._host_barrier)
         check(lib.vkEndCommandBuffer(self.handle), "ending a command buffer")
 
     def submit(self) -> None:
@@ -140,9 +151,10 @@ class CommandBuffer:
 
     def ticks_ns(self) -> tuple[float, float]:
         """Device time (ns, as Device.timestamp_ns counts) of the start and end of the work that just finished."""
-        flags = 1 | 2  # 64 bits, wait
-        result = lib.vkGetQueryPoolResults(self.device.handle, self._queries, 0, 2, 16, self._ticks, 8, flags)
-        check(result, "reading timestamps")
+        if self._tick_slice is None:
+            flags = _RESULT_64 | _RESULT_WAIT
+            result = lib.vkGetQueryPoolResults(self.device.handle, self._queries, 0, 2, 16, self._ticks, 8, flags)
+            check(result, "reading timestamps")
         return self.device.timestamp_ns(self._ticks[0]), self.device.timestamp_ns(self._ticks[1])
 
     def close(self) -> None:
