@@ -68,7 +68,9 @@ def ratio(value: dict[str, float | None]) -> str:
 
 
 def interval(value: dict[str, float | None]) -> str:
-    """A ratio's interval."""
+    """A ratio's interval; a dash for the baseline, whose ratio to itself is exact."""
+    if value["low"] == value["high"]:
+        return "-"
     return ends(value["low"], value["high"], lambda end: f"{end:.3f}")
 
 

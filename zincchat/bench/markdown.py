@@ -81,7 +81,8 @@ def _rate(value: dict[str, float]) -> str:
 
 
 def _ratio(value: dict[str, float | None]) -> str:
-    return cells.ratio(value) if value["low"] is None else f"{cells.ratio(value)} ({cells.interval(value)})"
+    interval = cells.interval(value)
+    return cells.ratio(value) if interval == "-" else f"{cells.ratio(value)} ({interval})"
 
 
 def _escaped(text: str) -> str:

@@ -115,9 +115,10 @@ def _notes(report: dict[str, Any]) -> list[str]:
         lines.append(hint_text(report["submit_hint"]))
     lines += [f"not measured: {problem}" for problem in report["not_measured"]]
     lines += _load_note(report)
-    if report["repeats"] < 6:
+    if report["repeats"] < 6 and len(report["runs"]) > 1:
         at_most = cells.percent(report["interval_coverage_at_most"])
         lines.append(f"{report['repeats']} repeats: the interval covers {at_most} at most; --repeat 6 reaches 95%")
+    lines.append("docs/bench.md says how each figure is measured")
     return [part for line in lines for part in _wrapped(line)]
 
 
@@ -145,7 +146,7 @@ def _table(title: str, runs: Sequence[dict[str, Any]], columns: Sequence[Column]
 def _against(against: dict[str, Any]) -> list[str]:
     what = ", ".join(str(part) for part in (against["date"], against["version"]) if part)
     lines = [f"Against {against['file']}{f' ({what})' if what else ''}"]
-    lines += [f"{each['what']} differs: {each['then']} then, {each['now']} now" for each in against["differs"]]
+    lines += [f"differs: {each['what']} {each['then']} then, {each['now']} now" for each in against["differs"]]
     lines += [
         f"only {when}: {'; '.join(against[f'only_{when}'])}" for when in ("then", "now") if against[f"only_{when}"]
     ]

@@ -37,9 +37,20 @@ USUAL_CONTEXT = 2048  # what the engine takes when it is told nothing
 )
 @click.option("--no-fusion", is_flag=True, help="The same as --fusion off.")
 @options.context_option
-@click.option("--prefill", type=click.IntRange(min=1), default=512, show_default=True, metavar="N")
-@click.option("--tokens", type=click.IntRange(min=1), default=128, show_default=True, metavar="N")
-@click.option("--repeat", type=click.IntRange(min=1), default=6, show_default=True, metavar="N")
+@click.option(
+    "--prefill", type=click.IntRange(min=1), default=512, show_default=True, metavar="N", help="Prompt tokens."
+)
+@click.option(
+    "--tokens", type=click.IntRange(min=1), default=128, show_default=True, metavar="N", help="Decode steps of a run."
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    metavar="N",
+    help="Runs of each setting; an even number weighs both orders alike.",
+)
 @click.option("--against", type=click.Path(path_type=Path), metavar="FILE", help="Compare with an earlier --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print one Markdown table with a caption.")

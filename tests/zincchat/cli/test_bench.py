@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -129,6 +130,14 @@ def test_a_mode_that_the_device_refuses_is_left_out_unless_named(
     assert zincchat(*SHORT, "--modes", "reuse,overlap").code == 1
 
 
+def test_ctrl_c_between_two_measurements_ends_it(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeEngine, "token_bytes", lambda *_: {"total": signal.raise_signal(signal.SIGINT) or 1})
+    outcome = zincchat(*SHORT)
+    assert (outcome.code, outcome.out, outcome.err) == (130, "", "zincchat: interrupted\n")
+    assert FakeEngine.last.metered == []
+    assert FakeEngine.last.closed
+
+
 def test_fusion_takes_on_off_and_names_of_passes(zincchat: Zincchat) -> None:
     first, second = engine_package.FUSION_PASSES[:2]
     outcome = zincchat(*SHORT, "--modes", "reuse", "--fusion", f"off,on,{second}+{first},off", "--json")
@@ -186,6 +195,7 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     assert [row[1] for row in rows] == ["every", "needed"] * 4
     speed, period, trust, cpu = rows[1::2]
     assert speed[6:8] == ["10.000", "10.000"]
+    assert rows[0][4:6] == ["1.000", "-"]
     # period, idle, kernels, bubbles, edges, unexplained, starved in milliseconds
     assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "3.500", "-1.100", "0.087"]
     # GPU total in milliseconds, what stamps add, what is unexplained, bounds, whether the bubbles lie in them
