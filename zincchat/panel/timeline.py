@@ -62,12 +62,12 @@ def lanes(tokens: Sequence[TracedToken], window_ms: float, width: int) -> Lanes:
     end_ns = tokens[-1].trace.laps[-1].end_ns
     first = next((i for i, start_ns in enumerate(starts_ns) if end_ns - start_ns <= window_ns), len(tokens) - 1)
     edges_ns = starts_ns[first] + np.linspace(0, window_ns, width + 1)
-    gpu, labels = _gpu_lane(tokens[first:], edges_ns)
+    gpu, labels = _gpu_lane(tokens, edges_ns)
     deviations = [token.trace.deviation_ns for token in tokens[first:]]
     known = [deviation for deviation in deviations if deviation is not None]
     return Lanes(
         axis(window_ms, width),
-        # earlier tokens too: in a pipeline their steps stand between those of the newest
+        # all tokens: in a pipeline, steps of earlier ones stand between those of the newest
         _cpu_lane([token.trace for token in tokens], edges_ns),
         gpu,
         labels,
@@ -75,10 +75,14 @@ def lanes(tokens: Sequence[TracedToken], window_ms: float, width: int) -> Lanes:
     )
 
 
-def _starts_ns(tokens: Sequence[TracedToken]) -> list[int]:
-    """A token begins where the one before it was handed out, or with its first step if that is later."""
+def _starts_ns(tokens: Sequence[TracedToken]) -> list[float]:
+    """A token begins where the one before it was handed out, or with its first step if that is later.
+
+    Where the GPU runs ahead of the host, it begins with the GPU's work.
+    """
     first = tokens[0].trace.laps[0].start_ns
-    return [first, *(max(a.trace.laps[-1].end_ns, b.trace.laps[0].start_ns) for a, b in pairwise(tokens))]
+    host = [first, *(max(a.trace.laps[-1].end_ns, b.trace.laps[0].start_ns) for a, b in pairwise(tokens))]
+    return [min(host_ns, token.trace.gpu_start_ns) for host_ns, token in zip(host, tokens, strict=True)]
 
 
 def _cpu_lane(traces: Sequence[TokenTrace], edges_ns: _Times) -> str:
@@ -104,11 +108,14 @@ def _gpu_lane(tokens: Sequence[TracedToken], edges_ns: _Times) -> tuple[str, str
     row, labels = [" "] * width, ""
     for position, trace in tokens:
         start, end = (round((ns - edges_ns[0]) / cell_ns) for ns in (trace.gpu_start_ns, trace.gpu_end_ns))
-        if not 0 <= start < width:
+        end = max(end, start + 1)
+        if start >= width or end <= 0:
             continue
         letters = _kernel_cells(trace, edges_ns) if trace.stamped is not None else ["G"] * width
-        end = min(max(end, start + 1), width)
-        row[start:end] = letters[start:end]
+        shown = slice(max(start, 0), min(end, width))
+        row[shown] = letters[shown]
+        if start < 0:
+            continue
         row[start] = TOKEN_START
         label = f"{position}{STAMP if trace.stamped is not None else ''} "
         if len(labels) <= start and start + len(label) <= width:

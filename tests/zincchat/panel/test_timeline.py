@@ -114,6 +114,16 @@ def test_steps_of_tokens_submitted_ahead_stand_between_those_of_the_newest() -> 
     assert drawn.cpu[:12] == "RRRRSS··SS  "
 
 
+def test_a_gpu_that_runs_ahead_of_the_host_is_drawn_from_its_start() -> None:
+    """In a pipeline the GPU begins a token before the host has read the one before it."""
+    first, second = token(0), token(10)
+    ahead = replace(second, device_ns=(8.5 * MS, 13.5 * MS))
+    drawn = lanes([TracedToken(1, first), TracedToken(2, ahead)], 12, 24)
+    assert drawn.tokens.split() == ["2"]
+    assert drawn.gpu == "┃GGGGGGGGG" + " " * 14
+    assert drawn.cpu == "·" + "II" + "RRRRSS············II"[:20] + " "
+
+
 def test_the_deviation_is_the_largest_of_those_shown() -> None:
     assert lanes(traced(0), 10, 20).deviation_us == 0.2
     mixed = [TracedToken(1, token(0, 200)), TracedToken(2, token(10, 900))]
