@@ -34,6 +34,13 @@ def test_six_repeats_span_all_their_ratios_and_one_has_no_interval() -> None:
     assert paired_ratio([2.0], [1.0]) == {"median": 2.0, "low": None, "high": None}
 
 
+def test_more_repeats_narrow_the_interval_below_the_spread() -> None:
+    chooser = random.Random(7)
+    ratios = [chooser.gauss(1.0, 0.1) for _ in range(60)]
+    ratio, ratios_spread = paired_ratio(ratios, [1.0] * 60), spread(ratios)
+    assert ratio["high"] - ratio["low"] < 0.3 * (ratios_spread["p95"] - ratios_spread["p5"])
+
+
 def test_the_same_values_give_the_same_interval() -> None:
     values = [1.0, 1.3, 0.8, 1.1, 0.9]
     assert paired_ratio(values, values[::-1]) == paired_ratio(values, values[::-1])

@@ -106,7 +106,11 @@ def test_a_missing_messages_file(zincchat: Zincchat, tmp_path: Path) -> None:
         (b"[]", "not a bench's JSON"),
         (b'{"runs": []}', "not a bench's JSON"),
         (b'{"runs": [{"mode": "reuse", "barriers": "needed", "decode_tok_s": 5}]}', "not a bench's JSON"),
-        (b'{"runs": [{"mode": "reuse", "barriers": "needed", "decode_tok_s": {"median": 0}}]}', "not a bench's JSON"),
+        (
+            b'{"runs": [{"mode": "reuse", "barriers": "needed", "decode_tok_s": {"median": 0},'
+            b' "prefill_tok_s": {"median": 1}}]}',
+            "not a bench's JSON",
+        ),
     ],
 )
 def test_a_bad_earlier_bench(zincchat: Zincchat, tmp_path: Path, content: bytes, part: str) -> None:
