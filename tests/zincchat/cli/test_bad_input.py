@@ -107,7 +107,7 @@ def test_a_missing_messages_file(zincchat: Zincchat, tmp_path: Path) -> None:
         (b'{"runs": []}', "not a bench's JSON"),
         (b'{"runs": [{"mode": "reuse", "barriers": "needed", "decode_tok_s": 5}]}', "not a bench's JSON"),
         (
-            b'{"runs": [{"mode": "a", "barriers": "b", "decode_tok_s": {"median": 0}, "prefill_tok_s": {"median": 1}}]}',
+            b'{"runs": [{"mode": "a", "barriers": "", "decode_tok_s": {"median": 0}, "prefill_tok_s": {"median": 1}}]}',
             "not a bench's JSON",
         ),
     ],
