@@ -68,18 +68,18 @@ class ChatApp(App[None]):
         ),
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "do('help')", "Help", key_display="F1"),
-        Binding("f2,ctrl+o", "do('mode')", "Mode", key_display="F2"),
-        Binding("f3,ctrl+t", "do('fusion')", "Fusion", key_display="F3"),
-        Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4"),
-        Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5"),
-        # first of all: the prompt's text area has a use of its own for this key
+        # Priority: Esc must not wait behind other keys, and the text area has a use of its own for F6.
+        Binding("f1", "do('help')", "Help", key_display="F1", priority=True),
+        Binding("f2,ctrl+o", "do('mode')", "Mode", key_display="F2", priority=True),
+        Binding("f3,ctrl+t", "do('fusion')", "Fusion", key_display="F3", priority=True),
+        Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4", priority=True),
+        Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5", priority=True),
         Binding("f6", "do('timeline')", "Timeline", key_display="F6", priority=True),
-        Binding("f8,ctrl+s", "do('freeze')", "Freeze", key_display="F8"),
-        Binding("f9,ctrl+g", "do('scale')", "Scale", show=False),
-        Binding("escape", "do('stop')", "Stop", key_display="Esc"),
-        Binding("ctrl+n", "do('new')", "New chat", show=False),
-        Binding("ctrl+r", "do('regen')", "Regenerate", show=False),
+        Binding("f8,ctrl+s", "do('freeze')", "Freeze", key_display="F8", priority=True),
+        Binding("f9,ctrl+g", "do('scale')", "Scale", show=False, priority=True),
+        Binding("escape", "do('stop')", "Stop", key_display="Esc", priority=True),
+        Binding("ctrl+n", "do('new')", "New chat", show=False, priority=True),
+        Binding("ctrl+r", "do('regen')", "Regenerate", show=False, priority=True),
     ]
 
     def __init__(self, open_engine: Callable[..., Engine], options: ChatOptions | None = None) -> None:
@@ -105,7 +105,7 @@ class ChatApp(App[None]):
                 yield LoadLine()
                 yield PanelLine()
                 yield Static("", id="status", markup=False)
-                yield Prompt(self.prompt_history)
+                yield Prompt(self.prompt_history, self.submit)
             yield SidePanel()
         yield Timeline()
         yield Footer(compact=True)
@@ -150,29 +150,31 @@ class ChatApp(App[None]):
         problem = self.commands.run(name, "")
         self.say(problem or self.commands.message, error=bool(problem))
 
-    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        """Run a command or send a message; text that cannot be taken stays in the prompt."""
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the keys to a dialogue that is open."""
+        return action != "do" or not self.screen.is_modal
+
+    def submit(self, text: str) -> bool:
+        """Run a command or send a message; False where the text cannot be taken and is to stay in the prompt."""
         self.say("")
-        prompt = self.query_one(Prompt)
-        command = parse(event.text)
+        command = parse(text)
         if command is not None:
             if problem := self.commands.run(command.name, command.argument):
                 self.say(problem, error=True)
-                return
+                return False
             self.say(self.commands.message)
-        elif not event.text.strip():
-            return
+        elif not text.strip():
+            return False
         elif self.replying:
             self.say("a reply is under way: Esc stops it, then Enter sends this")
-            return
+            return False
         else:
-            self.send(event.text.strip())
-        self.prompt_history.add(event.text.strip())
-        if prompt.text == event.text:
-            prompt.clear()
+            self.send(text.strip())
+        self.prompt_history.add(text.strip())
         if self.prompt_history.problem:
             self.say(self.prompt_history.problem)
             self.prompt_history.problem = None
+        return True
 
     def on_prompt_scroll_wanted(self, event: Prompt.ScrollWanted) -> None:
         """Scroll the chat by a page."""
@@ -226,6 +228,8 @@ class ChatApp(App[None]):
             prompt.replace_text(text)
 
     def _drain(self) -> None:
+        if not self.is_running:
+            return  # the app is closing
         events = self.engine_thread.events
         while events:
             self._take(events.popleft())

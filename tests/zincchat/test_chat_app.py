@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Markdown
 
 from engine import MODES
 from tests.zincchat.app_driver import chatting
 from tests.zincchat.fake_engine import ANSWER
 from zincchat.chat.slash import COMMANDS
+from zincchat.engine_thread import EngineThread
 from zincchat.options import ChatOptions
 from zincchat.screens.help import HelpScreen
 from zincchat.widgets.load_line import LoadLine
@@ -217,6 +219,30 @@ async def test_a_message_sent_during_a_reply_stays_in_the_prompt() -> None:
         await chat.enter("impatient")
         assert chat.prompt == "impatient"
         assert "Esc stops it" in chat.status
+
+
+async def test_keys_pressed_right_after_enter_begin_the_next_message() -> None:
+    async with chatting(repeat=True, token_s=0.01) as chat:
+        await chat.type("first")
+        prompt = chat.app.query_one(Prompt)
+        for key in ("enter", "enter", "n", "e", "x", "t"):  # all waiting before the first is handled
+            prompt.post_message(events.Key(key, key if len(key) == 1 else None))
+        await chat.until(lambda: chat.prompt == "next")
+        await chat.until(lambda: chat.reply)
+        assert [turn.question for turn in chat.app.conversation.turns] == ["first"]
+        assert chat.status == ""
+
+
+async def test_escape_does_not_wait_behind_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed_at_stop: list[int] = []
+    monkeypatch.setattr(EngineThread, "cancel", lambda thread: typed_at_stop.append(len(chat.prompt)))
+    async with chatting(repeat=True, token_s=0.01) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: chat.reply)
+        for key in [*"x" * 300, "escape"]:
+            chat.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await chat.until(lambda: len(chat.prompt) == 300)
+        assert typed_at_stop and typed_at_stop[0] < 300
 
 
 async def test_enter_sends_and_other_keys_break_the_line() -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from typing import ClassVar
+
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
 from zincchat.chat.prompt_history import PromptHistory
 
 
-class Prompt(TextArea):
+class Prompt(TextArea, inherit_bindings=False):
     """A growing text box: Enter sends, Shift+Enter and Ctrl+J break the line, up and down walk the history."""
 
-    class Submitted(Message):
-        """The user pressed Enter; the text stays in the box until the receiver clears it."""
-
-        def __init__(self, text: str) -> None:
-            """Carry ``text`` as typed."""
-            self.text = text
-            super().__init__()
+    # F6 is the app's
+    BINDINGS: ClassVar[list[BindingType]] = [
+        binding for binding in TextArea.BINDINGS if isinstance(binding, Binding) and binding.key != "f6"
+    ]
 
     class ScrollWanted(Message):
         """The user pressed Page Up (-1) or Page Down (1): the box is small, so the chat scrolls instead."""
@@ -28,21 +30,27 @@ class Prompt(TextArea):
             self.pages = pages
             super().__init__()
 
-    def __init__(self, sent: PromptHistory) -> None:
-        """Start empty, with the messages ``sent`` before behind the arrow keys."""
+    def __init__(self, sent: PromptHistory, submit: Callable[[str], bool]) -> None:
+        """Start empty, with the messages ``sent`` before behind the arrow keys.
+
+        Enter calls ``submit`` with the text as typed and clears the box where that returns True. It is a call and no
+        message, because a message would queue up behind keys already pressed: fast typists would find them changed
+        the text that was sent, or send it twice.
+        """
         super().__init__(
             id="prompt",
             compact=True,
             highlight_cursor_line=False,
             placeholder="Enter sends, Ctrl+J new line, /help",
         )
-        self._sent = sent
+        self._sent, self._submit = sent, submit
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "enter":
             event.stop()
             event.prevent_default()
-            self.post_message(self.Submitted(self.text))
+            if self._submit(self.text):
+                self.clear()
         elif event.key in ("shift+enter", "ctrl+j"):
             event.stop()
             event.prevent_default()
