@@ -9,12 +9,15 @@ void main() {
     const uint last = gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z - 1;
     const uint slot = (gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     const uvec2 begin = clockRealtime2x32EXT();
+#ifdef CPU_DEVICE  // no barrier: subgroups run in order, and one would cost more than the kernel, as would holding begin
+    if (gl_LocalInvocationIndex == 0) stamp_slots.data[slot].xy = begin;
     kernel();
-#ifndef CPU_DEVICE  // a software device runs a workgroup's subgroups in order, and a barrier there costs more than the kernel
+#else
+    kernel();
     barrier();
+    if (gl_LocalInvocationIndex == 0) stamp_slots.data[slot].xy = begin;
 #endif
     if (gl_LocalInvocationIndex == last) stamp_slots.data[slot].zw = clockRealtime2x32EXT();
-    if (gl_LocalInvocationIndex == 0) stamp_slots.data[slot].xy = begin;
 #else
     kernel();
 #endif
