@@ -20,8 +20,12 @@ from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 from engine.weights.load import Weights
 
-CPU_CHUNK_TOKENS = 16  # well under 0.3 s on a software device, so that a cancel is heard in time
+CPU_CHUNK_TOKENS = 32
 GPU_CHUNK_TOKENS = 256
+_FIRST_CHUNK_TOKENS = 16
+# A chunk is one submission: long enough to read the weights seldom, short enough that a cancel is heard in time and
+# that no desktop GPU's watchdog bites.
+_SHORT_S, _LONG_S = 0.1, 0.25
 
 
 def chunk_tokens(row_kernels: bool) -> int:
@@ -30,7 +34,10 @@ def chunk_tokens(row_kernels: bool) -> int:
 
 
 class Prefill:
-    """Feeds prompt chunks. Every token's arithmetic is its own, so chunk boundaries never change a bit."""
+    """Feeds prompt chunks. Every token's arithmetic is its own, so chunk boundaries never change a bit.
+
+    ``chunk_tokens`` is how long the next chunk should be at most: it grows while chunks are short in time.
+    """
 
     def __init__(
         self,
@@ -46,9 +53,9 @@ class Prefill:
         self._model, self._g, self._weights = model, geometry, weights
         self._activations, self._kernels, self._memory = activations, kernels, memory
         self._buffers, self._context = buffers, context
-        self.chunk_tokens = chunk_tokens(kernels.device.row_kernels)
+        self._most_tokens = chunk_tokens(kernels.device.row_kernels)
+        self.chunk_tokens = _FIRST_CHUNK_TOKENS
         self._commands = CommandBuffer(kernels.device)
-        self._scheduler = Scheduler()
         self.end_ns = 0.0  # device time at which the last chunk ended
 
     def feed(self, ids: Sequence[int], position: int, last: bool) -> None:
@@ -59,11 +66,18 @@ class Prefill:
         commands = self._commands
         commands.begin(ONE_TIME_SUBMIT)
         commands.update(self._buffers.state, initial_state(position, 0, ()))
-        commands.record(*self._scheduler.schedule(ops, "needed"))
+        commands.record(*Scheduler().schedule(ops, "needed"))
         commands.end()
         commands.submit()
         commands.wait()
-        _, self.end_ns = commands.ticks_ns()
+        start_ns, self.end_ns = commands.ticks_ns()
+        self._adapt(len(ids), (self.end_ns - start_ns) / 1e9)
+
+    def _adapt(self, tokens: int, seconds: float) -> None:
+        if tokens == self.chunk_tokens and seconds < _SHORT_S:
+            self.chunk_tokens = min(2 * tokens, self._most_tokens)
+        elif seconds > _LONG_S:
+            self.chunk_tokens = max(1, min(self.chunk_tokens, tokens) // 2)
 
     def _ops(self, tokens: int, last: bool) -> list[Op]:
         views = Activations(self._activations, tokens)

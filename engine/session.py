@@ -94,12 +94,11 @@ class Session:
         kept = min(_common_prefix(self.ids, ids), len(ids) - 1)
         del self.ids[kept:]
         self._logits_ready = False
-        size = prefill.chunk_tokens
         while len(self.ids) < len(ids):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
             position = len(self.ids)
-            chunk = ids[position : (position // size + 1) * size]
+            chunk = ids[position : position + prefill.chunk_tokens]
             prefill.feed(chunk, position, last=position + len(chunk) == len(ids))
             self.ids += chunk
             if progress is not None:

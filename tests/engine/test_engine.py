@@ -160,7 +160,7 @@ def test_cancel_in_prefill_keeps_what_was_fed(engine):
     ids = random_ids(900)
     with pytest.raises(Cancelled):
         session.prefill(ids, cancel=cancel, progress=lambda done, total: done >= 64 and cancel.set())
-    assert 64 <= session.position < 600
+    assert 64 <= session.position < 600  # the chunk in which it was set is the last
     with pytest.raises(EngineError, match="prefill"):
         session.generate(GREEDY)
     cancel.clear()
@@ -260,3 +260,19 @@ def test_barriers_are_counted_and_needed_has_fewer(engine):
         counts[engine.barriers] = (timing.dispatches, timing.barrier_count)
     assert counts["every"][1] == counts["every"][0] - 1
     assert counts["needed"][0] == counts["every"][0] and counts["needed"][1] < counts["every"][1]
+
+
+def test_prompt_chunks_grow_while_they_are_fast_and_shrink_where_they_are_slow(engine):
+    prefill = engine._runtime.prefill
+    prefill.chunk_tokens = 16
+    sizes = []
+    engine.session().prefill(random_ids(600), progress=lambda done, total: sizes.append(done))
+    assert sizes[0] == 16 and prefill.chunk_tokens > 16
+    prefill.chunk_tokens = 32
+    prefill._adapt(32, 0.4)
+    assert prefill.chunk_tokens == 16
+    prefill._adapt(3, 0.05)  # a prompt's short rest says nothing
+    assert prefill.chunk_tokens == 16
+    for _ in range(9):
+        prefill._adapt(prefill.chunk_tokens, 5.0)
+    assert prefill.chunk_tokens == 1
