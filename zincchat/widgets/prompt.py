@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import ClassVar
 
 from textual import events
@@ -17,7 +16,7 @@ from zincchat.chat.prompt_history import PromptHistory
 class Prompt(TextArea, inherit_bindings=False):
     """A growing text box: Enter sends, Shift+Enter and Ctrl+J break the line, up and down walk the history."""
 
-    # F6 is the app's
+    # F6 is the app's: with a binding of its own here, the footer would name it first
     BINDINGS: ClassVar[list[BindingType]] = [
         binding for binding in TextArea.BINDINGS if isinstance(binding, Binding) and binding.key != "f6"
     ]
