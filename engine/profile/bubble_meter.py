@@ -56,9 +56,10 @@ class BubbleMeter:
         """Medians of ``rounds`` of ABBA runs; ``before`` makes their state and is queued ahead of each."""
         with ExitStack() as cleanup:
             stamped = None if self._clock is None else self._stamps.twin(program.ops, self._kernels)
-            variants = self._variants(program)
+            variants = {"clean": (program.ops, program.barriers)}
             if stamped is not None:
                 variants["stamped"] = (stamped.ops, program.barriers)
+            variants |= self._bounding(program)
             recorded = {}
             for name, (ops, barriers) in variants.items():
                 commands = recorded[name] = CommandBuffer(self._device)
@@ -103,6 +104,9 @@ class BubbleMeter:
         if not accounts:
             return report
         counted = accounts[1:]  # the first is the warm-up's
+        terms = [found["kernels"] + found["bubbles"] + found["edges"] for found in counted]
+        unexplained = [clean - sum_us for clean, sum_us in zip(times["clean"], terms, strict=True)]
+        costs = [longer - clean for longer, clean in zip(times["stamped"], times["clean"], strict=True)]
         inside = {name: statistics.median(found[name] for found in counted) for name in counted[0]}
         return replace(
             report,
@@ -112,15 +116,17 @@ class BubbleMeter:
             bubbles_error_us=median_error([found["bubbles"] for found in counted]),
             edges_us=inside["edges"],
             pieces_us={piece: inside[piece] for piece in PIECES},
+            unexplained_us=statistics.median(unexplained),
+            unexplained_error_us=median_error(unexplained),
+            instrument_cost_fraction=statistics.median(costs) / median["clean"],
         )
 
-    def _variants(self, program: DecodeProgram) -> dict[str, tuple[list[Op], list[bool]]]:
+    def _bounding(self, program: DecodeProgram) -> dict[str, tuple[list[Op], list[bool]]]:
         ops, barriers = program.ops, program.barriers
         free = [False] * len(ops)
         null = [op.with_kernel(self._kernels.null_twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in ops]
         chain = [_one_group(op) for op, hazard in zip(null, [True, *barriers[1:]], strict=True) if hazard]
         return {
-            "clean": (ops, barriers),
             "unordered": (ops, free),
             "null": (null, barriers),
             "null_unordered": (null, free),

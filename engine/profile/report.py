@@ -36,6 +36,9 @@ class BubbleReport:
     bubbles_error_us: float | None = None
     edges_us: float | None = None  # between the two timestamps, before the first kernel and after the last
     pieces_us: dict[str, float] | None = None
+    unexplained_us: float | None = None  # clean GPU time - (kernels + bubbles + edges) of the neighbouring stamped run
+    unexplained_error_us: float | None = None
+    instrument_cost_fraction: float | None = None  # stamped over neighbouring clean GPU time, less one
 
     @property
     def within_brackets(self) -> bool | None:
@@ -49,26 +52,17 @@ class BubbleReport:
         return least <= self.bubbles_us <= self.upper_us + self.upper_error_us + self.bubbles_error_us
 
     @property
-    def instrument_cost_fraction(self) -> float | None:
-        """How much longer the stamped program takes than the clean one, as a fraction of the clean one."""
-        return None if self.stamped_gpu_us is None else self.stamped_gpu_us / self.clean_gpu_us - 1
-
-    @property
-    def unexplained_us(self) -> float | None:
-        """The clean program's GPU time less kernels, bubbles and edges; negative where the instrument costs time."""
-        if self.kernels_us is None or self.bubbles_us is None or self.edges_us is None:
-            return None
-        return unexplained_us(self.clean_gpu_us, 0.0, self.kernels_us, self.bubbles_us, self.edges_us)
-
-    @property
     def unexplained_fraction(self) -> float | None:
-        """``unexplained_us`` as a fraction of the clean program's GPU time, signed."""
+        """``unexplained_us`` as a fraction of the clean GPU time; negative where the instrument costs time."""
         return None if self.unexplained_us is None else self.unexplained_us / self.clean_gpu_us
 
     def to_json(self) -> dict[str, Any]:
         """Fields and properties as a JSON object."""
-        derived = ("within_brackets", "instrument_cost_fraction", "unexplained_us", "unexplained_fraction")
-        return {**asdict(self), **{name: getattr(self, name) for name in derived}}
+        return {
+            **asdict(self),
+            "within_brackets": self.within_brackets,
+            "unexplained_fraction": self.unexplained_fraction,
+        }
 
 
 def unexplained_us(
