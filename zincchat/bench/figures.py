@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from engine import TokenTiming, native_record_us, starved_us, unexplained_us, verdict
 from zincchat.bench.instruments import Floor, Instruments
 from zincchat.bench.measure import Samples, StampedPass
 from zincchat.bench.setting import Setting
 from zincchat.bench.statistics import median, paired_ratio, spread
-
-if TYPE_CHECKING:
-    from engine import TokenTiming
 
 CPU_STEPS = ("build", "record", "patch", "submit", "wait", "readback")
 CPU_FIELDS = (*(f"{step}_us" for step in CPU_STEPS), *(f"{step}_wall_us" for step in CPU_STEPS))
@@ -27,10 +25,11 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
     clean = [token for each in samples.clean for token in each.tokens]
     stamped = [token for each in samples.stamped for token in each.stamped]
     rates = [each.tok_s for each in samples.clean]
-    return {
+    dispatches = _whole(median([token.dispatches for token in clean]))
+    figures = {
         **setting.to_json(),
         "passes": list(clean[0].passes) if clean else [],
-        "dispatches": _whole(median([token.dispatches for token in clean])),
+        "dispatches": dispatches,
         "barrier_count": _whole(median([token.barrier_count for token in clean])),
         "decode_tok_s": spread(rates),
         "decode_tok_s_repeats": rates,
@@ -47,10 +46,30 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
         "stamped_tokens": len(stamped),
         "stamp_cost_fraction": median([_stamp_cost(each) for each in samples.stamped]),
         **_unexplained(samples),
-        **_floor_figures(clean, spread(rates)["median"], instruments.floor),
+        **_floor_figures(rates, instruments.floor),
         "recordings": _whole(median([each.recordings for each in samples.clean])),
         **_record_costs(clean),
+        "native_record_us": native_record_us(dispatches or 0),
     }
+    return {**figures, "verdict": _verdict(figures, instruments.floor)}
+
+
+def _verdict(figures: dict[str, Any], floor: Floor) -> dict[str, str] | None:
+    """The engine's one line on what the token waits for; None where its terms were not measured."""
+    stamped = figures["bubbles_us"] is not None and figures["kernels_us"] is not None
+    bounds = figures["bubbles_range_us"]
+    if figures["starved_us"] is None or figures["gpu_total_us"] is None or not (stamped or bounds):
+        return None
+    judged = verdict(
+        period_us=figures["period_us"]["median"],
+        starved_us=figures["starved_us"],
+        gpu_total_us=figures["gpu_total_us"],
+        kernels_us=figures["kernels_us"] if stamped else None,
+        bubbles_us=figures["bubbles_us"] if stamped else (min(bounds), max(bounds)),
+        token_bytes=floor.token_bytes,
+        probe_gb_s=floor.probe_gb_s,
+    )
+    return {"kind": judged.kind, "line": judged.line}
 
 
 def _record_costs(clean: Sequence[TokenTiming]) -> dict[str, float | None]:
@@ -74,7 +93,7 @@ def _starved_us(clean: Sequence[TokenTiming], queued_gap_us: float | None) -> fl
     if queued_gap_us is None:
         return None
     idle = [token.gpu_idle_before_us for token in clean if token.gpu_idle_before_us is not None]
-    return median([max(0.0, value - queued_gap_us) for value in idle])
+    return median([starved_us(value, queued_gap_us) for value in idle])
 
 
 def _stamp_cost(stamped_pass: StampedPass) -> float | None:
@@ -103,18 +122,18 @@ def _unexplained(samples: Samples) -> dict[str, float | None]:
         edges = _median_of(stamped.stamped, _edges_us)
         if period is None or idle is None or kernels is None or bubbles is None or edges is None:
             continue
-        left_us.append(period - idle - kernels - bubbles - edges)
+        left_us.append(unexplained_us(period, idle, kernels, bubbles, edges))
         fractions.append(left_us[-1] / period)
     return {"unexplained_us": median(left_us), "unexplained_fraction": median(fractions)}
 
 
-def _floor_figures(clean: Sequence[TokenTiming], rate: float, floor: Floor) -> dict[str, float | None]:
-    tok_s = floor.tok_s
+def _floor_figures(rates: Sequence[float], floor: Floor) -> dict[str, float | None]:
+    rate, floor_tok_s = spread(rates)["median"], floor.tok_s
     return {
         "token_bytes": floor.token_bytes,
         "decode_gb_s": floor.token_bytes * rate / 1e9,
-        "floor_tok_s": tok_s,
-        "floor_fraction": rate / tok_s if tok_s else None,
+        "floor_tok_s": floor_tok_s,
+        "floor_fraction": rate / floor_tok_s if floor_tok_s else None,
     }
 
 

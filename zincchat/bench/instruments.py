@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Event
+from typing import Any, TypeVar
 
+from engine import BubbleReport, Engine, EngineError, floor_tok_s
 from zincchat.bench.setting import Fusion, Setting
-
-if TYPE_CHECKING:
-    from threading import Event
-
-    from engine import Engine
 
 Measured = TypeVar("Measured")
 
@@ -27,7 +24,7 @@ class Floor:
     @property
     def tok_s(self) -> float | None:
         """The streaming floor: no token can be faster than reading its bytes."""
-        return self.probe_gb_s * 1e9 / self.token_bytes if self.probe_gb_s else None
+        return floor_tok_s(self.probe_gb_s, self.token_bytes) if self.probe_gb_s else None
 
 
 @dataclass
@@ -40,10 +37,10 @@ class Instruments:
     floor: Floor
     queued_gap_us: float | None = None
     submit_hint: dict[str, Any] | None = None
-    bubbles: dict[tuple[str, Fusion], Any] = field(default_factory=dict)
+    bubbles: dict[tuple[str, Fusion], BubbleReport | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def bubbles_of(self, setting: Setting) -> Any | None:
+    def bubbles_of(self, setting: Setting) -> BubbleReport | None:
         """The bubble meter's report on a setting's token."""
         return self.bubbles.get((setting.barriers, setting.fusion))
 
@@ -62,8 +59,6 @@ def read_instruments(
     problems: list[str] = []
 
     def attempt(what: str, measurement: Callable[[], Measured]) -> Measured | None:
-        from engine import EngineError
-
         if cancel.is_set():
             return None
         progress(what)

@@ -10,6 +10,7 @@ from zincchat.bench import host
 from zincchat.bench.figures import run_figures
 from zincchat.bench.instruments import Instruments
 from zincchat.bench.measure import Measurements, Workload
+from zincchat.bench.remedies import remedies
 from zincchat.bench.setting import Setting
 from zincchat.bench.statistics import coverage, spread
 from zincchat.catalogue import CATALOGUE
@@ -31,6 +32,10 @@ def bench_report(
     """Everything, settings in the order given; ``clocks`` are the device's before and after."""
     samples = measurements.samples
     prefill = spread(measurements.prefill_tok_s)
+    runs = [
+        {**run_figures(setting, samples[setting], samples[settings[0]], instruments), "prefill_tok_s": prefill}
+        for setting in settings
+    ]
     return {
         **provenance(engine, command),
         **_model_file(engine),
@@ -51,13 +56,8 @@ def bench_report(
         "device_bytes": engine.device_bytes,
         "weight_bytes": engine.weight_bytes,
         "prefill_tok_s_repeats": measurements.prefill_tok_s,
-        "runs": [
-            {
-                **run_figures(setting, samples[setting], samples[settings[0]], instruments),
-                "prefill_tok_s": prefill,
-            }
-            for setting in settings
-        ],
+        "remedies": remedies(runs),
+        "runs": runs,
     }
 
 

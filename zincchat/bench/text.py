@@ -11,6 +11,7 @@ from zincchat.bench.cells import Column
 from zincchat.cli.output import bytes_text, rate_text, table
 
 WIDTH = 118
+_TRUSTED_STAMP_COST = 0.1  # beyond it a stamped token's parts are not the clean one's
 _LONGEST_FUSION = 12  # characters in a row; a longer list of passes is named by a letter
 
 _SPEED: tuple[Column, ...] = (
@@ -60,9 +61,12 @@ def bench_text(report: dict[str, Any]) -> str:
         _table("Decode speed", runs, _SPEED),
         _table("One token on the GPU, ms: period = GPU idle + kernels + bubbles + edges + unexplained", runs, _PERIOD),
         _table("How far to trust that, GPU ms", runs, _TRUST),
+        "\n".join(["Verdict", *_verdicts(runs)]),
         _table("The CPU's part, ms of thread time a token", runs, _CPU),
-        "\n".join([*letters, *_notes(report)]),
     ]
+    if sum(row["measured_tok_s"] is not None for row in report["remedies"]) > 1:
+        paragraphs.append(_remedies(report["remedies"]))
+    paragraphs.append("\n".join([*letters, *_notes(report)]))
     if report.get("against"):
         paragraphs.append("\n".join(_against(report["against"])))
     return "\n\n".join(paragraphs)
@@ -89,6 +93,34 @@ def _head(report: dict[str, Any]) -> list[str]:
     return [part for line in lines for part in _wrapped(line)]
 
 
+def _verdicts(runs: Sequence[dict[str, Any]]) -> list[str]:
+    lines = []
+    for run in runs:
+        label = " ".join(cells.switch(run, name) for name in cells.switch_columns(runs))
+        lines += _wrapped(f"{label}: {run['verdict']['line'] if run['verdict'] else 'its terms were not measured'}")
+    return lines
+
+
+def _remedies(remedies: Sequence[dict[str, Any]]) -> str:
+    """The rows that were run, and the article's figures beside them."""
+    header = ("remedies in turn", "mode", "barriers", "fusion", "tok/s", "x above", "article's tok/s")
+    rows = [
+        (
+            row["name"],
+            row["settings"]["mode"],
+            row["settings"]["barriers"],
+            "on" if row["settings"]["fusion"] else "off",
+            rate_text(row["measured_tok_s"]),
+            "-" if row["gain"] is None else f"{row['gain']:.3f}",
+            rate_text(row["article_tok_s"]),
+        )
+        for row in remedies
+        if row["measured_tok_s"] is not None
+    ]
+    title = "The article's remedies as measured here (its own figures: Qwen3.5-9B, RX 9070 XT, modelled)"
+    return f"{title}\n{table(header, rows, numeric=range(4, 7))}"
+
+
 def _notes(report: dict[str, Any]) -> list[str]:
     first = report["runs"][0]
     stamped = min(run["stamped_tokens"] for run in report["runs"])
@@ -113,6 +145,12 @@ def _notes(report: dict[str, Any]) -> list[str]:
         lines.append(f"starved: GPU idle beyond the {report['queued_gap_us']:.1f} us between two queued submissions")
     if report["submit_hint"] is not None:
         lines.append(hint_text(report["submit_hint"]))
+    beyond = [run for run in report["runs"] if (run["stamp_cost_fraction"] or 0.0) > _TRUSTED_STAMP_COST]
+    if beyond:
+        lines.append(
+            f"stamps add more than {_TRUSTED_STAMP_COST:.0%} in {len(beyond)} of {len(report['runs'])} rows: there,"
+            " kernels and bubbles are not the clean token's"
+        )
     lines += [f"not measured: {problem}" for problem in report["not_measured"]]
     lines += _load_note(report)
     if report["repeats"] < 6 and len(report["runs"]) > 1:
@@ -131,10 +169,14 @@ def _load_note(report: dict[str, Any]) -> list[str]:
 
 
 def hint_text(hint: dict[str, Any]) -> str:
-    """What the one-time-submit hint is worth on this device."""
+    """What the one-time-submit hint is worth on this device; a difference within its error is none."""
+    difference = hint["without_us"] - hint["with_us"]
+    fraction = cells.percent(difference / hint["with_us"], sign=True)
+    error = cells.percent(hint["error_us"] / hint["with_us"])
+    none = ": no difference" if abs(difference) <= hint["error_us"] else ""
     return (
         f"one-time-submit hint: GPU {cells.ms(hint['with_us'])} ms with it, {cells.ms(hint['without_us'])} without"
-        f" ({cells.percent(hint['without_us'] / hint['with_us'] - 1, sign=True)})"
+        f" ({fraction} ± {error}{none})"
     )
 
 

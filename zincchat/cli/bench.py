@@ -101,7 +101,7 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
     if values["as_json"]:
         output.print_json(result)
     else:
-        click.echo(bench_markdown(result) if values["as_markdown"] else bench_text(result))
+        output.write_text((bench_markdown(result) if values["as_markdown"] else bench_text(result)) + "\n")
 
 
 def _context(wanted: int | None, workload: Workload) -> dict[str, int]:

@@ -73,6 +73,7 @@ class FakeBubbles:
 class FakeHint:
     with_us: float = 8_800.0
     without_us: float = 8_888.0
+    error_us: float = 44.0
 
 
 def timing(index: int, mode: str, fusion: bool, barriers: str, stamped: bool = False) -> TokenTiming:

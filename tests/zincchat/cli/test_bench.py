@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from collections.abc import Callable
@@ -67,7 +68,7 @@ def test_gpu_totals_are_of_clean_tokens_and_kernels_of_stamped_ones(zincchat: Zi
 def test_what_the_engine_measures_by_itself(zincchat: Zincchat) -> None:
     report = zincchat(*TWO_MODES, "--barriers", "every,needed", "--json").json
     assert (report["probe_gb_s"], report["queued_gap_us"]) == (9.7, 13.0)
-    assert report["submit_hint"] == {"with_us": 8_800.0, "without_us": 8_888.0}
+    assert report["submit_hint"] == {"with_us": 8_800.0, "without_us": 8_888.0, "error_us": 44.0}
     # Once for each program, not for each mode, at the median decode step's position.
     assert FakeEngine.last.metered == [("every", True, 8), ("needed", True, 8)]
     for run in report["runs"]:
@@ -192,7 +193,8 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     assert "fusion off" in outcome.out
     assert max(map(len, outcome.out.splitlines())) <= 120
     rows = [line.split() for line in outcome.out.splitlines() if line.startswith("rerecord")]
-    assert [row[1] for row in rows] == ["every", "needed"] * 4
+    assert [row[1].rstrip(":") for row in rows] == ["every", "needed"] * 5
+    del rows[6:8]  # the verdicts
     speed, period, trust, cpu = rows[1::2]
     assert speed[6:8] == ["10.000", "10.000"]
     assert rows[0][4:6] == ["1.000", "-"]
@@ -200,11 +202,34 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "3.500", "-1.100", "0.087"]
     # GPU total in milliseconds, what stamps add, what is unexplained, bounds, whether the bubbles lie in them
     assert trust[2:] == ["8.800", "+25.0%", "-11.0%", "0.200-0.900", "yes"]
+    assert "reuse needed: bound by bandwidth: 143% of the bus" in outcome.out
+    assert "stamps add more than 10% in 4 of 4 rows" in outcome.out
     # build, record, submit with patch, exposed; us an op and a dispatch; dispatches, barriers, recordings
     assert cpu[2:] == ["0.030", "0.020", "0.005", "0.050", "3.00", "2.00", "10", "8", "17"]
     assert "97 MB a token at 9.7 GB/s, as measured here, is 100 tok/s" in outcome.out
-    assert "with it, 8.888 without (+1.0%)" in outcome.out
+    assert "with it, 8.888 without (+1.0% ± 0.5%)" in outcome.out
     assert "2 repeats: the interval covers 50.0% at most" in outcome.out
+
+
+def test_the_articles_remedies_in_turn(zincchat: Zincchat) -> None:
+    outcome = zincchat(*TWO_MODES, "--barriers", "every,needed", "--fusion", "on,off", "--json")
+    found = {row["name"]: row for row in outcome.json["remedies"]}
+    assert found["today"]["settings"] == {"mode": "rerecord", "barriers": "every", "fusion": False}
+    assert (found["today"]["article_tok_s"], found["today"]["measured_tok_s"]) == (39.6, 100.0)
+    assert found["reuse"]["gain"] == 1.0
+    assert found["pipelined"]["measured_tok_s"] is None
+    text = zincchat(*TWO_MODES, "--barriers", "every", "--fusion", "off").out
+    reuse = text.split("remedies in turn")[1].splitlines()[2]
+    assert reuse.split() == ["reuse", "reuse", "every", "off", "100", "1.000", "45.0"]
+    assert "remedies in turn" not in zincchat(*TWO_MODES).out
+
+
+def test_output_survives_a_plain_ascii_pipe(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", plain)
+    assert zincchat(*SHORT).code == 0
+    plain.seek(0)
+    assert "Decode speed" in plain.read()
 
 
 def test_the_widest_tables_fit(zincchat: Zincchat) -> None:
