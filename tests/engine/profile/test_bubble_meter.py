@@ -1,6 +1,6 @@
 """The bubble meter on programs of known shape: it must order and size them rightly.
 
-Every statement compares programs with each other, with room for a busy machine, and need hold on one of four tries only.
+Every statement compares programs with each other, with room for a busy machine; each needs one good try of four.
 """
 
 from __future__ import annotations
