@@ -64,6 +64,7 @@ class CommandBuffer:
         )
         self._update_barrier = _barrier(_TRANSFER_WRITE, _SHADER_READ | _SHADER_WRITE)
         self._host_barrier = _barrier(_SHADER_WRITE | _TRANSFER_WRITE, _HOST_READ)
+        self._copied_barrier = _barrier(_TRANSFER_WRITE, _HOST_READ)
         self._push_descriptors = (
             device_function(handle, "vkCmdPushDescriptorSetKHR") if device.binding == "descriptors" else None
         )
@@ -132,7 +133,7 @@ class CommandBuffer:
             target = self._tick_slice
             flags = _RESULT_64 | _RESULT_WAIT
             lib.vkCmdCopyQueryPoolResults(self.handle, self._queries, 0, 2, target.buffer, target.offset, 8, flags)
-            self._pipeline_barrier(_TRANSFER_STAGE, _HOST_STAGE, self._host_barrier)
+            self._pipeline_barrier(_TRANSFER_STAGE, _HOST_STAGE, self._copied_barrier)
         check(lib.vkEndCommandBuffer(self.handle), "ending a command buffer")
 
     def submit(self) -> None:
