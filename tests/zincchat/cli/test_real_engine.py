@@ -133,3 +133,16 @@ def test_an_unknown_device_lists_those_there_are(real: Zincchat, tiny: Path) -> 
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
     first = real("devices", "--json").json[0]
     assert first["name"] in outcome.err
+
+
+@pytest.mark.parametrize("mode", ["rerecord", "pipelined"])
+def test_a_trace_has_the_reply_and_its_kernels(real: Zincchat, tiny: Path, tmp_path: Path, mode: str) -> None:
+    out = tmp_path / "out.json"
+    settings = ("--model", str(tiny), "--mode", mode, "--max-tokens", "10", "--ignore-eos", "--temperature", "0")
+    outcome = real("trace", str(out), "the cat", *settings)
+    assert (outcome.code, outcome.err.count("\n")) == (0, 1), outcome.err
+    trace = json.loads(out.read_text(encoding="utf-8"))
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert trace["otherData"]["text"].rstrip("\n") == outcome.out.rstrip("\n")
+    assert {event["args"]["mode"] for event in slices if "mode" in event["args"]} == {mode}
+    assert any(event["args"].get("piece") == "head" for event in slices) == (" 0 of them" not in outcome.err)
