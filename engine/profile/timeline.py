@@ -98,10 +98,12 @@ class TokenTrace:
         """The dispatches with their names, in the program's order; empty unless this token was stamped."""
         if self.stamped is None:
             return []
-        ops, barriers, _ = self.stamped.program
+        program = self.stamped.program
         return [
             KernelSpan(op.name, op.piece, op.bytes_moved, start, end, barrier)
-            for op, barrier, (start, end) in zip(ops, barriers, self.kernel_spans_ns.tolist(), strict=True)
+            for op, barrier, (start, end) in zip(
+                program.ops, program.barriers, self.kernel_spans_ns.tolist(), strict=True
+            )
         ]
 
     def __deepcopy__(self, memo: object) -> Self:
