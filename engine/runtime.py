@@ -7,22 +7,20 @@ from threading import Thread
 from types import ModuleType
 
 import numpy as np
-from platformdirs import user_cache_path
 
 from engine.decode import MODE_CLASSES
 from engine.decode.first import First
-from engine.decode.program import DecodeProgram, Settings, Slot
+from engine.decode.program import Settings, Slot
 from engine.decode.sampling import Sampling
 from engine.decode.state import STEP_BYTES, initial_state, pack_step
 from engine.decode.step import Mode, Request, Resources, Step
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
 from engine.profile import traffic
-from engine.profile.choose import Choices, choice_key, choose
+from engine.profile.choose import choice_key, remember, remembered
 from engine.profile.instruments import Instruments, SubmitHint
 from engine.profile.report import BubbleReport
 from engine.profile.scratch import Scratch
-from engine.profile.scratch_run import ScratchRun
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PASSES
@@ -92,8 +90,6 @@ class Runtime:
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
-        self._scratch = ScratchRun(device, memory, buffers.state)
-        cleanup.callback(self._scratch.close)
         caches = (*buffers.k_cache, *buffers.v_cache)
         scratch = Scratch(
             device, memory, buffers.state, single.logits, buffers.arrivals, caches, geometry.kv_heads, context
@@ -176,21 +172,11 @@ class Runtime:
         return traffic.token_bytes(self.builder.nodes(), self._geometry, position)
 
     def _choose_passes(self, key: str, progress: Progress) -> tuple[str, ...]:
-        choices = Choices(user_cache_path("zincchat") / "fusion.json")
-        chosen = choices.get(key, PASSES)
+        chosen = remembered(key, PASSES)
         if chosen is None:
             progress("fusion", 0, 1)
-            bucket = self.builder.bucket(0)
-            programs: dict[tuple[str, ...], DecodeProgram] = {}
-
-            def gpu_us(passes: tuple[str, ...]) -> float:
-                if passes not in programs:
-                    programs[passes] = self.builder.build(bucket, Settings("reuse", passes, "needed"), self._slot)
-                program = programs[passes]
-                return self._scratch.gpu_us(program.ops, program.barriers)
-
-            chosen = choose(PASSES, gpu_us)
-            choices.put(key, chosen)
+            chosen = self.instruments.choose_passes(self._slot)
+            remember(key, chosen)
             progress("fusion", 1, 1)
         return chosen
 

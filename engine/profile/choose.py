@@ -7,14 +7,11 @@ Passes do not change a bit, so the choice never changes a text.
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from engine.atomic_file import AtomicFile
-from engine.errors import EngineError
+from engine import disk_cache
 from engine.vulkan.shader_path import shader_root
 
 _ROUNDS = 3  # of a pair in ABBA order
@@ -39,33 +36,21 @@ def choose(passes: Sequence[str], gpu_us: Callable[[tuple[str, ...]], float]) ->
     return kept
 
 
-class Choices:
-    """The remembered choices, a JSON file; one that cannot be read or written only costs the measurement again."""
+def remembered(key: str, passes: Sequence[str]) -> tuple[str, ...] | None:
+    """The choice remembered for ``key``; None where there is none, or it names passes that are gone."""
+    found = disk_cache.load_json(_file()).get(key)
+    if not isinstance(found, list) or not all(name in passes for name in found):
+        return None
+    return tuple(name for name in passes if name in found)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
 
-    def get(self, key: str, passes: Sequence[str]) -> tuple[str, ...] | None:
-        """The choice remembered for ``key``; None where there is none, or it names passes that are gone."""
-        found = self._read().get(key)
-        if not isinstance(found, list) or not set(found) <= set(passes):
-            return None
-        return tuple(name for name in passes if name in found)
+def remember(key: str, chosen: Sequence[str]) -> None:
+    """Keep a choice for the next start."""
+    disk_cache.store_json(_file(), {**disk_cache.load_json(_file()), key: list(chosen)})
 
-    def put(self, key: str, chosen: Sequence[str]) -> None:
-        """Remember a choice."""
-        with suppress(OSError, EngineError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with AtomicFile(self._path) as file:
-                file.write(json.dumps({**self._read(), key: list(chosen)}, indent=1))
-                file.commit()
 
-    def _read(self) -> dict[str, object]:
-        try:
-            found = json.loads(self._path.read_text())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+def _file() -> Path:
+    return disk_cache.cache_file("fusion.json")
 
 
 def choice_key(*parts: object) -> str:

@@ -1,19 +1,21 @@
-"""What is measured outside any token: bandwidth, the gap between queued submissions, bubbles, the submit hint."""
+"""What is measured outside any token: bandwidth, queued gap, bubbles, submit hint, which fusion passes pay."""
 
 from __future__ import annotations
 
 import statistics
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import BubbleMeter
-from engine.profile.interleave import interleaved, median_error
+from engine.profile.choose import choose
+from engine.profile.interleave import interleaved, median_error, run_us
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
 from engine.profile.report import BubbleReport
 from engine.profile.scratch import Scratch
+from engine.program.fusion import PASSES
 from engine.vulkan.clocks import KernelClock
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
@@ -66,14 +68,29 @@ class Instruments:
         with self._scratch.at(position) as before:
             return self._meter.measure(program, before, position, settings, gap_us)
 
+    def choose_passes(self, slot: Slot) -> tuple[str, ...]:
+        """Measure which fusion passes pay here, on the token fed at position 0, sampling as ``slot`` says."""
+        with ExitStack() as cleanup:
+            before = cleanup.enter_context(self._scratch.at(0))
+            recorded: dict[tuple[str, ...], CommandBuffer] = {}
+
+            def gpu_us(passes: tuple[str, ...]) -> float:
+                if passes not in recorded:
+                    commands = recorded[passes] = cleanup.enter_context(closing(CommandBuffer(self._device)))
+                    program = self._builder.build(self._builder.bucket(0), Settings("reuse", passes, "needed"), slot)
+                    commands.begin()
+                    commands.record(program.ops, program.barriers)
+                    commands.end()
+                return run_us(recorded[passes], before)
+
+            return choose(PASSES, gpu_us)
+
     def submit_hint(self, position: int, settings: Settings, slot: Slot) -> SubmitHint:
         """Time the same program with and without the hint, a fresh recording for each run with it, as it demands."""
         position = min(position, self._scratch.last_position)
         program = self._builder.build(self._builder.bucket(position), settings, slot)
         with ExitStack() as cleanup:
-            once, kept = CommandBuffer(self._device), CommandBuffer(self._device)
-            cleanup.callback(once.close)
-            cleanup.callback(kept.close)
+            once, kept = (cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in range(2))
 
             def record(commands: CommandBuffer, flags: int) -> None:
                 commands.begin(flags)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
 import psutil
-from platformdirs import user_cache_path
 
+from engine import disk_cache
 from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
@@ -43,14 +41,14 @@ def probe_bandwidth(device: Device, memory: Memory, kernels: Kernels) -> Probe:
     Takes up to a second the first time, and memory of its own, freed again. Nothing may be in flight.
     Raise EngineError where not even 16 MB are left.
     """
-    path = user_cache_path("zincchat") / "probe" / f"{device.cache_key}.json"
+    path = disk_cache.cache_file("probe", f"{device.cache_key}.json")
     wanted = probe_bytes(device)
     key = f"v{_VERSION} {device.info.name} | {device.info.driver} | {wanted}"
     known = _read(path, key)
     if known is None:
         known = measure_bandwidth(device, memory, kernels, wanted)
         if known.size_bytes == wanted:  # a smaller one, for want of memory, is not worth keeping
-            _write(path, key, known)
+            disk_cache.store_json(path, {key: asdict(known)})
     return known
 
 
@@ -142,19 +140,8 @@ def _best_ns(device: Device, op: Op, source: Slice) -> float:
 
 def _read(path: Path, key: str) -> Probe | None:
     try:
-        stored = json.loads(path.read_text())[key]
+        stored = disk_cache.load_json(path)[key]
         probe = Probe(float(stored["gb_s"]), int(stored["size_bytes"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
     return probe if probe.gb_s > 0 else None
-
-
-def _write(path: Path, key: str, probe: Probe) -> None:
-    """A cache that cannot be written only costs time at the next start."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps({key: asdict(probe)}))
-        temporary.replace(path)
-    except OSError:
-        pass

@@ -95,15 +95,6 @@ class CommandBuffer:
             region.srcOffset, region.dstOffset, region.size = source.offset + here, target.offset + there, size
         lib.vkCmdCopyBuffer(self.handle, source.buffer, target.buffer, len(spans), regions)
 
-    def copy_now(self, source: Slice, target: Slice) -> None:
-        """Record, submit and finish a copy of ``source`` into ``target``."""
-        self.begin(ONE_TIME_SUBMIT)
-        region = ffi.new("VkBufferCopy*", {"srcOffset": source.offset, "dstOffset": target.offset, "size": source.size})
-        lib.vkCmdCopyBuffer(self.handle, source.buffer, target.buffer, 1, region)
-        self.end()
-        self.submit()
-        self.wait()
-
     def record(self, ops: Sequence[Op], barriers: Sequence[bool]) -> None:
         """Append ops, with a global compute barrier before each whose flag is set."""
         commands, compute_barrier = self.handle, self._compute_barrier

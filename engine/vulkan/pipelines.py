@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
-from platformdirs import user_cache_path
-
+from engine import disk_cache
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.device import Device
@@ -71,7 +70,7 @@ class Kernels:
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self._layouts: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._lock = Lock()
-        self._cache_path = user_cache_path("zincchat") / "pipelines" / f"{device.cache_key}.bin"
+        self._cache_path = disk_cache.cache_file("pipelines", f"{device.cache_key}.bin")
         self._cache, self._cached_bytes = self._open_cache()
 
     def get(self, name: str, defines: Defines | None = None, stamped: bool = False) -> Kernel:
@@ -101,21 +100,15 @@ class Kernels:
                 done()
 
     def save_cache(self) -> None:
-        """Write the driver's pipeline cache to disk if it grew; failing to only costs time at the next start."""
+        """Write the driver's pipeline cache to disk if it grew."""
         size = ffi.new("size_t*")
         lib.vkGetPipelineCacheData(self.device.handle, self._cache, size, NULL)
         if size[0] <= self._cached_bytes:
             return
         data = ffi.new("char[]", size[0])
         if lib.vkGetPipelineCacheData(self.device.handle, self._cache, size, data) == 0:
-            try:
-                self._cache_path.parent.mkdir(parents=True, exist_ok=True)
-                temporary = self._cache_path.with_suffix(f".{os.getpid()}")
-                temporary.write_bytes(ffi.buffer(data, size[0])[:])
-                temporary.replace(self._cache_path)
-                self._cached_bytes = size[0]
-            except OSError:
-                pass
+            disk_cache.store(self._cache_path, ffi.buffer(data, size[0])[:])
+            self._cached_bytes = size[0]
 
     def close(self) -> None:
         """Destroy all pipelines; the device must be idle."""
@@ -132,10 +125,7 @@ class Kernels:
         self._layouts.clear()
 
     def _open_cache(self) -> tuple[Any, int]:
-        try:
-            data = self._cache_path.read_bytes()
-        except OSError:
-            data = b""
+        data = disk_cache.load(self._cache_path) or b""
         initial = ffi.from_buffer(data)
         create = ffi.new(
             "VkPipelineCacheCreateInfo*", {"sType": 17, "initialDataSize": len(data), "pInitialData": initial}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-from platformdirs import user_cache_path
-
+from engine import disk_cache
 from engine.errors import EngineError
 from engine.vulkan.shader_path import shader_root
 
@@ -33,13 +29,11 @@ def compile_glsl(source: str, label: str) -> bytes:
     ``label`` names the kernel in errors. Raise EngineError where there is no compiler or it refuses.
     """
     key = hashlib.sha256(f"{_compiler_version()}\0{source}".encode()).hexdigest()
-    path = user_cache_path("zincchat") / "spirv" / f"{key}.spv"
-    try:
-        return path.read_bytes()
-    except OSError:
-        pass
-    code = _compile(source, label)
-    _store(path, code)
+    path = disk_cache.cache_file("spirv", f"{key}.spv")
+    code = disk_cache.load(path)
+    if code is None:
+        code = _compile(source, label)
+        disk_cache.store(path, code)
     return code
 
 
@@ -98,15 +92,3 @@ def _compile_glslc(source: str, label: str, cause: ImportError) -> bytes:
 
 def _first_error(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if "ERROR" in line or "error" in line), text.strip()[:200])
-
-
-def _store(path: Path, code: bytes) -> None:
-    """Write atomically; a cache that cannot be written only costs time at the next start."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(code)
-        Path(temporary).replace(path)
-    except OSError:
-        pass

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import pytest
 
-from engine.profile.choose import Choices, choose
+from engine import disk_cache
+from engine.profile.choose import choose, remember, remembered
+
+
+@pytest.fixture
+def file(monkeypatch, tmp_path):
+    monkeypatch.setattr(disk_cache, "user_cache_path", lambda name: tmp_path / name)
+    return tmp_path / "zincchat" / "fusion.json"
 
 
 def test_a_pass_that_makes_tokens_slower_is_dropped_and_the_others_stay():
@@ -18,22 +25,19 @@ def test_an_outlier_does_not_decide():
     assert choose(("a",), lambda passes: next(times) + (0.0 if passes else 1.0)) == ("a",)
 
 
-def test_choices_are_remembered_in_the_order_of_the_passes(tmp_path):
-    choices = Choices(tmp_path / "cache" / "fusion.json")
-    assert choices.get("device", ("a", "b")) is None
-    choices.put("device", ["b", "a"])
-    choices.put("other", [])
-    assert Choices(tmp_path / "cache" / "fusion.json").get("device", ("a", "b")) == ("a", "b")
-    assert choices.get("other", ("a", "b")) == ()
-    assert choices.get("device", ("a",)) is None  # it names a pass that is gone
+def test_choices_are_remembered_in_the_order_of_the_passes(file):
+    assert remembered("device", ("a", "b")) is None
+    remember("device", ["b", "a"])
+    remember("other", [])
+    assert remembered("device", ("a", "b")) == ("a", "b")
+    assert remembered("other", ("a", "b")) == ()
+    assert remembered("device", ("a",)) is None  # it names a pass that is gone
 
 
-def test_a_damaged_or_unwritable_file_is_no_choice(tmp_path):
-    path = tmp_path / "fusion.json"
-    path.write_text("{")
-    assert Choices(path).get("device", ("a",)) is None
-    path.write_text(json.dumps([1]))
-    assert Choices(path).get("device", ("a",)) is None
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    Choices(blocked / "fusion.json").put("device", ["a"])
+def test_a_damaged_file_is_no_choice_and_is_replaced(file):
+    for damaged in ("{", "[1]", '{"device": 1}', '{"device": [["a"]]}'):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(damaged)
+        assert remembered("device", ("a",)) is None
+    remember("device", ["a"])
+    assert remembered("device", ("a",)) == ("a",)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from engine import disk_cache
 from engine.errors import EngineError
 from engine.profile import probe
 from engine.program.op import Op
@@ -62,7 +63,7 @@ def test_a_smaller_buffer_where_memory_is_short(gpu, monkeypatch):
 
 
 def test_a_measured_figure_is_kept(gpu, monkeypatch, tmp_path):
-    monkeypatch.setattr(probe, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(disk_cache, "user_cache_path", lambda name: tmp_path / name)
     monkeypatch.setattr(probe, "probe_bytes", lambda device: SIZE)
     first = probe.probe_bandwidth(gpu.device, gpu.memory, gpu.kernels)
     monkeypatch.setattr(probe, "measure_bandwidth", None)
