@@ -45,13 +45,12 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
         **_brackets(setting, instruments),
         "stamped_tokens": len(stamped),
         "stamp_cost_fraction": median([_stamp_cost(each) for each in samples.stamped]),
-        **_unexplained(samples),
         **_floor_figures(rates, instruments.floor),
         "recordings": _whole(median([each.recordings for each in samples.clean])),
         **_record_costs(clean),
         "native_record_us": native_record_us(dispatches or 0),
     }
-    return {**figures, "verdict": _verdict(figures, instruments.floor)}
+    return {**figures, **_unexplained(figures), "verdict": _verdict(figures, instruments.floor)}
 
 
 def _verdict(figures: dict[str, Any], floor: Floor) -> dict[str, str] | None:
@@ -106,25 +105,17 @@ def _stamp_cost(stamped_pass: StampedPass) -> float | None:
     return stamped / between - 1 if stamped and between else None
 
 
-def _unexplained(samples: Samples) -> dict[str, float | None]:
-    """What is left of a clean token's period after idle, kernels, bubbles and edges; the median over repeats.
+def _unexplained(figures: dict[str, Any]) -> dict[str, float | None]:
+    """What the measured terms leave of the clean period; of these same medians, so that a row of them adds up.
 
-    Each term is measured by itself (idle on the clean tokens, the others on the stamped ones of the same repeat)
-    and none is scaled, so this can be negative: stamped kernels may take longer than clean ones.
+    None of them is scaled, so it can be negative: stamped kernels may take longer than clean ones.
     """
-    left_us: list[float] = []
-    fractions: list[float] = []
-    for clean, stamped in zip(samples.clean, samples.stamped, strict=False):
-        period = _median_of(clean.tokens, lambda token: token.period_us)
-        idle = _median_of(clean.tokens, lambda token: token.gpu_idle_before_us)
-        kernels = _median_of(stamped.stamped, lambda token: token.kernels_us)
-        bubbles = _median_of(stamped.stamped, lambda token: token.bubbles_us)
-        edges = _median_of(stamped.stamped, _edges_us)
-        if period is None or idle is None or kernels is None or bubbles is None or edges is None:
-            continue
-        left_us.append(unexplained_us(period, idle, kernels, bubbles, edges))
-        fractions.append(left_us[-1] / period)
-    return {"unexplained_us": median(left_us), "unexplained_fraction": median(fractions)}
+    period_us = figures["period_us"]["median"]
+    terms = [figures[name] for name in ("gpu_idle_before_us", "kernels_us", "bubbles_us", "edges_us")]
+    if any(term is None for term in terms):
+        return {"unexplained_us": None, "unexplained_fraction": None}
+    left_us = unexplained_us(period_us, *terms)
+    return {"unexplained_us": left_us, "unexplained_fraction": left_us / period_us}
 
 
 def _floor_figures(rates: Sequence[float], floor: Floor) -> dict[str, float | None]:

@@ -55,7 +55,7 @@ def test_the_schedule_is_a_palindrome_of_clean_and_stamped_passes() -> None:
 def test_a_load_that_drifts_between_repeats_changes_no_stamp_cost() -> None:
     run = figures(samples(1.0, 2.0, 5.0))
     assert run["stamp_cost_fraction"] == pytest.approx(0.1)
-    # 10 ms of period less 1.0 idle, 6.0 kernels, 2.5 bubbles and 1.4 edges, in the middle repeat twice as much.
+    # 10 ms of period less 1.0 idle, 6.0 kernels, 2.5 bubbles and 1.4 edges; the medians are of the middle repeat.
     assert run["unexplained_fraction"] == pytest.approx(-0.09)
     assert run["unexplained_us"] == pytest.approx(-1_800)
 
