@@ -124,10 +124,13 @@ class _Builder:
             self._kernel_ends_ns[track] = end_ns
             args = {"token": trace.index, "op": kernel.name, "piece": kernel.piece, "bytes": kernel.bytes_moved}
             self._slice(_GPU, _KERNELS + track, kernel.name, start_ns, end_ns, args)
-        ends_ns = accumulate((kernel.end_ns for kernel in kernels), max)
-        for before, after, ended_ns in zip(kernels, kernels[1:], ends_ns, strict=False):
+        ended = accumulate((kernel.end_ns for kernel in kernels), max)  # by all up to this one
+        starts = [*accumulate((kernel.start_ns for kernel in reversed(kernels)), min)][
+            ::-1
+        ]  # of this and all later ones
+        for before, after, ended_ns, start_ns in zip(kernels, kernels[1:], ended, starts[1:], strict=False):
             if after.barrier:
-                gap_us = max(after.start_ns - ended_ns, 0.0) / 1e3
+                gap_us = max(start_ns - ended_ns, 0.0) / 1e3
                 args = {"token": trace.index, "after": before.name, "before": after.name, "gap_us": gap_us}
                 self._event("i", _GPU, _KERNELS, "barrier", round(ended_ns), s="t", args=args)
 

@@ -8,11 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine import BARRIERS, MODES, Engine, Sampling, Token, chrome_trace
+from tests.made_traces import made_trace
+from tests.zincchat.cli.fake_engine import timing
 
 GREEDY = Sampling(temperature=0.0)
 TOKENS = 14
@@ -147,6 +151,17 @@ def test_barriers_stand_between_their_kernels(tokens: list[Token], trace: dict[s
         names_in_order = [op.name for op in token.trace.stamped.program.ops]
         neighbours = set(itertools.pairwise(names_in_order))
         assert {(event["args"]["after"], event["args"]["before"]) for event in found} <= neighbours
+
+
+def test_a_barriers_gap_ends_with_whatever_starts_first_behind_it() -> None:
+    stamped = made_trace(timing(1, "reuse", True, "needed", stamped=True))
+    assert stamped.stamped is not None
+    program = stamped.stamped.program._replace(barriers=[False, True, False], barrier_count=1)
+    spans_ns = np.array([[0.0, 1000.0], [4000.0, 6000.0], [3000.0, 5000.0]])  # the third does not wait for the second
+    trace = replace(stamped, stamped=stamped.stamped._replace(program=program, spans_ns=spans_ns))
+    token: Any = SimpleNamespace(id=1, text="", timing=timing(1, "reuse", True, "needed", stamped=True), trace=trace)
+    (barrier,) = (event for event in chrome_trace([token], {})["traceEvents"] if event["name"] == "barrier")
+    assert barrier["args"] == {"token": 1, "after": "embed", "before": "qkv 0", "gap_us": 2.0}
 
 
 def test_counters_are_those_of_the_records(tokens: list[Token], trace: dict[str, Any]) -> None:
