@@ -128,9 +128,9 @@ class _Builder:
         starts = [*accumulate((kernel.start_ns for kernel in reversed(kernels)), min)][
             ::-1
         ]  # of this and all later ones
-        for before, after, ended_ns, start_ns in zip(kernels, kernels[1:], ended, starts[1:], strict=False):
+        for before, after, ended_ns, follows_ns in zip(kernels, kernels[1:], ended, starts[1:], strict=False):
             if after.barrier:
-                gap_us = max(start_ns - ended_ns, 0.0) / 1e3
+                gap_us = max(follows_ns - ended_ns, 0.0) / 1e3
                 args = {"token": trace.index, "after": before.name, "before": after.name, "gap_us": gap_us}
                 self._event("i", _GPU, _KERNELS, "barrier", round(ended_ns), s="t", args=args)
 
