@@ -51,13 +51,3 @@ CATALOGUE: dict[str, CatalogueModel] = {
         ),
     )
 }
-
-
-def names() -> list[str]:
-    """The catalogue's names, the default first."""
-    return list(CATALOGUE)
-
-
-def path_of(name: str) -> Path:
-    """Where the file of the catalogue model ``name`` lies or will lie. Raises KeyError for an unknown name."""
-    return CATALOGUE[name].path

@@ -8,12 +8,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from engine import DRY_RUN_SHAPES, DryRun, KernelStatistics, compile_and_record
+from engine import DRY_RUN_SHAPES, DryRun, KernelStatistics, compile_and_record, native_record_us
 from zincchat.cli.errors import Invocation, run_guarded
 from zincchat.cli.output import print_json, write_text
 from zincchat.cli.versions import versions
-
-_NATIVE_US = 0.2  # of recording a dispatch and its barrier in C on RADV
 
 _PROGRAM_COLUMNS = (
     "fusion", "barriers", "dispatches", "barrier count", "build us", "build us/op",
@@ -69,7 +67,7 @@ def markdown(run: DryRun) -> str:
                 f"{record_us:,.0f}",
                 f"{program.record_us['reuse']:,.0f}",
                 f"{record_us / program.dispatches:.2f}",
-                f"{program.dispatches * _NATIVE_US:.0f}",
+                f"{native_record_us(program.dispatches):.0f}",
             )
         )
     kernels = [_kernel(kernel) for kernel in run.kernels if not kernel.stamped]

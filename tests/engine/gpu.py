@@ -21,9 +21,7 @@ POISON = 0xCB  # every output byte before a run, so that an element nobody write
 class Gpu:
     """A device with memory and kernels. ``row_kernels=False`` builds the GPU variants on any device."""
 
-    def __init__(
-        self, validation: bool = False, binding: str = "addresses", row_kernels: bool | None = None
-    ) -> None:
+    def __init__(self, validation: bool = False, binding: str = "addresses", row_kernels: bool | None = None) -> None:
         self.instance = Instance(validation)
         self.device = Device(self.instance, binding=binding, row_kernels=row_kernels)
         self.memory = Memory(self.device)

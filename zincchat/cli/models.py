@@ -21,11 +21,11 @@ def models() -> None:
 
 def _catalogue_model(name: str) -> CatalogueModel:
     """The catalogue's entry; raises click.BadParameter, listing the names, for an unknown one."""
-    from zincchat import catalogue
+    from zincchat.catalogue import CATALOGUE
 
-    model = catalogue.CATALOGUE.get(name)
+    model = CATALOGUE.get(name)
     if model is None:
-        known = ", ".join(catalogue.names())
+        known = ", ".join(CATALOGUE)
         raise click.BadParameter(f"unknown model {name!r}; the catalogue has {known}", param_hint="NAME")
     return model
 
@@ -35,11 +35,10 @@ def _catalogue_model(name: str) -> CatalogueModel:
 @options.debug_option
 def list_models(as_json: bool) -> None:
     """List the catalogue."""
-    from zincchat import catalogue
+    from zincchat.catalogue import CATALOGUE
 
-    entries = catalogue.CATALOGUE.values()
     if as_json:
-        output.print_json([_to_json(model) for model in entries])
+        output.print_json([_to_json(model) for model in CATALOGUE.values()])
         return
     rows = [
         (
@@ -49,7 +48,7 @@ def list_models(as_json: bool) -> None:
             model.licence,
             str(model.path) if model.is_present else f"not here: zincchat models pull {model.name}",
         )
-        for model in entries
+        for model in CATALOGUE.values()
     ]
     click.echo(output.table(("name", "model", "size", "licence", "file"), rows, numeric=(2,)))
 

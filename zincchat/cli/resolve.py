@@ -16,12 +16,11 @@ def resolve_model(name: str | None) -> Path:
     Raises Failure for a catalogue model that is not on disk or a file that is missing, and
     click.BadParameter, listing the catalogue, for a name that means nothing.
     """
-    from zincchat import catalogue
+    from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
 
     if name is None:
-        name = catalogue.DEFAULT_MODEL
-    if name in catalogue.names():
-        model = catalogue.CATALOGUE[name]
+        name = DEFAULT_MODEL
+    if (model := CATALOGUE.get(name)) is not None:
         if not model.is_present:
             raise Failure(f"model {name} is not on this machine; run 'zincchat models pull {name}'")
         return model.path
@@ -34,7 +33,7 @@ def resolve_model(name: str | None) -> Path:
         return path
     if path.suffix or len(path.parts) > 1:
         raise Failure(f"model file {name} does not exist")
-    known = ", ".join(catalogue.names())
+    known = ", ".join(CATALOGUE)
     raise click.BadParameter(
         f"unknown model {name!r}; the catalogue has {known}; or give a GGUF file", param_hint="--model"
     )

@@ -9,9 +9,9 @@ import sys
 from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
 from zincchat.setup.console import say
 from zincchat.setup.driver import ensure_driver, remove_driver
+from zincchat.setup.errors import reported
 from zincchat.setup.model import fetch_model
 from zincchat.setup.rdna4 import ensure_faked_card, remove_faked_card
-from zincchat.setup.report import reported
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,13 +24,14 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    steps = (
-        (chosen.remove_driver, _remove),
-        (chosen.remove_rdna4, _remove_faked_card),
-        (chosen.rdna4, ensure_faked_card),
-        (True, _prepare),
-    )
-    return reported(next(step for wanted, step in steps if wanted), debug=chosen.debug)
+    step = _prepare
+    if chosen.remove_driver:
+        step = _remove_driver
+    elif chosen.remove_rdna4:
+        step = _remove_faked_card
+    elif chosen.rdna4:
+        step = ensure_faked_card
+    return reported(step, debug=chosen.debug)
 
 
 def _prepare() -> None:
@@ -38,7 +39,7 @@ def _prepare() -> None:
     ensure_driver()
 
 
-def _remove() -> None:
+def _remove_driver() -> None:
     say("the cached Vulkan driver was removed" if remove_driver() else "there is no cached Vulkan driver")
 
 

@@ -27,6 +27,9 @@ OLDEST_MESA = 25
 _SUITES = ("forky", "trixie")  # the first has the faster driver; mirrors that do not carry it yet have the second
 _INDEX_BYTES = 35_000_000  # the index as apt keeps it, with room to grow
 _DISK_BYTES = 300_000_000  # what lies on the disk at most while it is unpacked
+_ICD_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
+_DEVICES = ("dri/*", "nvidia[0-9]*")  # below /dev
+_VULKAN_LOADERS = ("/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "/usr/lib64/libvulkan.so.1", "/usr/lib/libvulkan.so.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,6 @@ class Bringing:
     download_bytes: int
     kept_bytes: int
     remove_option: str
-
-
-_ICD_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
-_DEVICE_FOLDERS = ("/dev/dri",)
-_VULKAN_LOADERS = ("/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "/usr/lib64/libvulkan.so.1", "/usr/lib/libvulkan.so.1")
 
 
 def ensure_driver() -> None:
@@ -217,6 +215,6 @@ def _fingerprint() -> list[str]:
     user = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share", "vulkan/icd.d")
     for folder in (*_ICD_FOLDERS, str(user)):
         marks += sorted(f"{path} {path.stat().st_mtime_ns}" for path in Path(folder).glob("*.json"))
-    for folder in _DEVICE_FOLDERS:
-        marks += sorted(str(path) for path in Path(folder).glob("*"))
-    return marks + sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
+    for pattern in _DEVICES:
+        marks += sorted(str(path) for path in Path("/dev").glob(pattern))
+    return marks

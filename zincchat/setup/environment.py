@@ -16,9 +16,8 @@ from pathlib import Path
 
 from zincchat.setup import child, pip
 from zincchat.setup.console import say
-from zincchat.setup.errors import SetupError, file_error
+from zincchat.setup.errors import SetupError, file_error, reported
 from zincchat.setup.folders import write_atomically
-from zincchat.setup.report import reported
 
 _STAMP = "zincchat-stamp"
 

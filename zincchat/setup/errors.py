@@ -1,9 +1,15 @@
-"""How a step of the setup fails, and what the system's own errors mean to a user."""
+"""How a step of the setup fails: an exit code and one line, which says what the system's own errors mean to a user."""
 
 from __future__ import annotations
 
 import errno
+import sys
+from collections.abc import Callable
 from pathlib import Path
+
+from zincchat.setup.console import say
+
+FAILED, INTERRUPTED = 1, 130
 
 
 class SetupError(Exception):
@@ -32,3 +38,18 @@ def file_error(
 def disk_full(folder: Path, doing: str) -> SetupError:
     """The line for a disk without room."""
     return SetupError(f"the disk of {folder} is full ({doing}): free some space and try again")
+
+
+def reported(step: Callable[[], None], *, debug: bool) -> int:
+    """Run ``step`` and return the exit code; say in one line why it failed, the raw output above it under ``debug``."""
+    try:
+        step()
+    except SetupError as error:
+        if debug and error.detail:
+            print(error.detail.rstrip(), file=sys.stderr)
+        say(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        say("interrupted; run it again to go on")
+        return INTERRUPTED
+    return 0
