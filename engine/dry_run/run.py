@@ -33,7 +33,7 @@ from engine.vulkan.executables import executable_statistics, no_statistics
 from engine.vulkan.instance import Instance
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.vulkan.unbacked import UnbackedMemory
-from engine.weights.placeholder import placeholder_weights
+from engine.weights.load import allocate_weights
 
 _REPEATS = 50
 _FLAGS = {"rerecord": ONE_TIME_SUBMIT, "reuse": 0}
@@ -80,7 +80,7 @@ def compile_and_record(
         kernels.prepare(jobs, lambda: None)
 
         memory = UnbackedMemory(vulkan)
-        weights = placeholder_weights(tensors, specs, memory, layout(kernels))
+        weights = allocate_weights(tensors, specs, memory, layout(kernels))
         tokens = chunk_tokens(vulkan.row_kernels)
         buffers = allocate_buffers(memory, geometry, context, llama.rope_frequencies(geometry, None), tokens)
         single = Activations(ActivationBuffers(memory, geometry, tokens), 1)

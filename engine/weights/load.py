@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,9 @@ from engine.program.matrix import Use, Weight
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Memory, Slice
 from engine.weights.gguf import GGUFFile, TensorInfo
-from engine.weights.repack import SUPPORTED_TYPES, Layout, repack
+from engine.weights.repack import SUPPORTED_TYPES, Layout, plane_bytes, repack
 
+_FLOAT_BYTES = 4
 _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
 
 
@@ -61,6 +61,19 @@ def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
             )
 
 
+def allocate_weights(
+    tensors: Mapping[str, TensorInfo], specs: list[TensorSpec], memory: Memory, layout: Layout
+) -> Weights:
+    """Weights with nothing in them yet; ``host`` ones are left out.
+
+    Raise EngineError for a type or shape the kernels do not take, or where memory is out.
+    """
+    weights = Weights()
+    for group in stack_groups(tensors, specs):
+        _allocate_group(tensors, group, memory, layout, weights)
+    return weights
+
+
 def load(
     file: GGUFFile, specs: list[TensorSpec], memory: Memory, layout: Layout, progress: Callable[[int, int], None]
 ) -> Weights:
@@ -68,12 +81,12 @@ def load(
 
     ``progress(done_bytes, total_bytes)`` counts bytes of the file. The host holds one tensor at a time.
     """
-    weights = Weights()
+    weights = allocate_weights(file.tensors, specs, memory, layout)
     total = sum(file.tensors[spec.name].size_bytes for spec in specs)
     done = 0
-    for group in stack_groups(file.tensors, specs):
-        _load_group(file, group, memory, layout, weights)
-        done += sum(file.tensors[spec.name].size_bytes for spec in group)
+    for spec in specs:
+        _fill(file, spec, memory, layout, weights)
+        done += file.tensors[spec.name].size_bytes
         file.release()
         progress(done, total)
     memory.flush()
@@ -112,43 +125,43 @@ def _stackable(first: TensorInfo, second: TensorInfo) -> bool:
     return first.type == second.type and first.shape[0] % 8 == 0 and second.shape[0] % 8 == 0
 
 
-def _load_group(file: GGUFFile, group: list[TensorSpec], memory: Memory, layout: Layout, weights: Weights) -> None:
-    spec = group[0]
-    info = file.tensors[spec.name]
-    if len(spec.shape) == 1:
-        values = file.data(spec.name).view(_VECTOR_TYPES[info.type]).astype(np.float32)
-        if spec.host:
-            weights.host[spec.name] = values
-        else:
-            weights.vectors[spec.name] = _upload(memory, values)
+def _allocate_group(
+    tensors: Mapping[str, TensorInfo], group: list[TensorSpec], memory: Memory, layout: Layout, weights: Weights
+) -> None:
+    if len(group[0].shape) == 1:
+        if not group[0].host:
+            weights.vectors[group[0].name] = memory.allocate(group[0].shape[0] * _FLOAT_BYTES, constant=True)
         return
-    if len(group) == 1:
-        rows, cols = spec.shape
-        planes = repack(file.data(spec.name), info.type, rows, cols, layout)
-        weights.matrices[spec.name] = _weight(spec.name, info, spec.shape, [_upload(memory, plane) for plane in planes])
-        return
-    packed = [repack(file.data(item.name), info.type, item.shape[0], item.shape[1], layout) for item in group]
-    rows = sum(item.shape[0] for item in group)
-    whole = [memory.allocate(sum(planes[i].nbytes for planes in packed), constant=True) for i in range(2)]
-    combined = _weight("+".join(item.name for item in group), info, (rows, spec.shape[1]), whole)
+    kind = tensors[group[0].name].type
+    sizes = [plane_bytes(kind, spec.shape[0], spec.shape[1], layout) for spec in group]
+    whole = [memory.allocate(sum(size[plane] for size in sizes), constant=True) for plane in range(2)]
     members, offsets = [], [0, 0]
-    for item, planes in zip(group, packed, strict=True):
-        parts = [whole[i].part(offsets[i], planes[i].nbytes) for i in range(2)]
-        for i in range(2):
-            memory.write(parts[i], planes[i])
-            offsets[i] += planes[i].nbytes
-        member = _weight(item.name, info, item.shape, parts)
-        weights.matrices[item.name] = member
-        members.append(member)
-    weights.stacks[id(members[0])] = Stack(tuple(members), combined)
+    for spec, size in zip(group, sizes, strict=True):
+        planes = [whole[plane].part(offsets[plane], size[plane]) for plane in range(2)]
+        offsets = [offsets[plane] + size[plane] for plane in range(2)]
+        members.append(_weight(spec.name, kind, spec.shape, planes))
+        weights.matrices[spec.name] = members[-1]
+    if len(group) > 1:
+        shape = (sum(spec.shape[0] for spec in group), group[0].shape[1])
+        combined = _weight("+".join(spec.name for spec in group), kind, shape, whole)
+        weights.stacks[id(members[0])] = Stack(tuple(members), combined)
 
 
-def _weight(name: str, info: TensorInfo, shape: tuple[int, ...], planes: list[Slice]) -> Weight:
+def _weight(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...], planes: list[Slice]) -> Weight:
     rows, cols = shape
-    return Weight(name, info.type, rows, cols, planes[0], planes[1], planes[0].size + planes[1].size)
+    return Weight(name, kind, rows, cols, planes[0], planes[1], planes[0].size + planes[1].size)
 
 
-def _upload(memory: Memory, data: npt.NDArray[Any]) -> Slice:
-    target = memory.allocate(data.nbytes, constant=True)
-    memory.write(target, data)
-    return target
+def _fill(file: GGUFFile, spec: TensorSpec, memory: Memory, layout: Layout, weights: Weights) -> None:
+    data, kind = file.data(spec.name), file.tensors[spec.name].type
+    if len(spec.shape) == 2:
+        weight = weights.matrices[spec.name]
+        quants, scales = repack(data, kind, weight.rows, weight.cols, layout)
+        memory.write(weight.quants, quants)
+        memory.write(weight.scales, scales)
+        return
+    vector = data.view(_VECTOR_TYPES[kind]).astype(np.float32)
+    if spec.host:
+        weights.host[spec.name] = vector
+    else:
+        memory.write(weights.vectors[spec.name], vector)

@@ -1,0 +1,46 @@
+"""Weights in device memory: what the file holds, and stacks in one piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.models import llama
+from engine.vulkan.unbacked import UnbackedMemory
+from engine.weights.gguf import GGUFFile
+from engine.weights.load import allocate_weights, load
+from engine.weights.repack import LAYOUTS, Layout, repack
+from tests.engine.gpu import Gpu
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_weight_is_the_files(tiny_path: Path, layout: Layout) -> None:
+    counted: list[tuple[int, int]] = []
+    with GGUFFile.open(tiny_path) as file, Gpu() as gpu:
+        specs = llama.tensors(llama.geometry("tiny", file.metadata, file.tensors), file.tensors)
+        weights = load(file, specs, gpu.memory, layout, lambda done, total: counted.append((done, total)))
+        for name, weight in weights.matrices.items():
+            planes = repack(file.data(name), weight.type, weight.rows, weight.cols, layout)
+            for held, expected in zip((weight.quants, weight.scales), planes, strict=True):
+                np.testing.assert_array_equal(gpu.read(held, np.uint8), expected)
+        for name, vector in weights.vectors.items():
+            np.testing.assert_array_equal(gpu.read(vector), file.data(name).view(np.float32))
+        assert weights.matrices.keys() | weights.vectors.keys() == {spec.name for spec in specs if not spec.host}
+    assert counted[-1][0] == counted[-1][1] == sum(file.tensors[spec.name].size_bytes for spec in specs)
+
+
+def test_a_stack_lies_in_one_piece(tiny_path: Path) -> None:
+    memory = UnbackedMemory(None)  # type: ignore[arg-type] - it asks nothing of the device
+    with GGUFFile.open(tiny_path) as file:
+        specs = llama.tensors(llama.geometry("tiny", file.metadata, file.tensors), file.tensors)
+        weights = allocate_weights(file.tensors, specs, memory, "gpu")
+    assert weights.stacks
+    for stack in weights.stacks.values():
+        first, *others = stack.members
+        assert first.quants.address == stack.combined.quants.address
+        assert stack.combined.rows == sum(member.rows for member in stack.members)
+        for before, after in zip((first, *others), others, strict=False):
+            assert after.quants.address == before.quants.range[1]
+            assert after.scales.address == before.scales.range[1]
