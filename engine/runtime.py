@@ -17,6 +17,7 @@ from engine.decode.step import Mode, Request, Resources, Step
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
 from engine.profile import traffic
+from engine.profile.bubble_meter import FEW_ROUNDS
 from engine.profile.choose import choice_key, remember, remembered
 from engine.profile.instruments import Instruments, SubmitHint
 from engine.profile.report import BubbleReport
@@ -148,7 +149,7 @@ class Runtime:
         bucket = self.builder.bucket(position)
         key = (bucket, settings.passes, settings.barriers)
         if key not in self._ranges:
-            report = self.instruments.bubbles(position, settings, self._slot)
+            report = self.instruments.bubbles(position, settings, self._slot, FEW_ROUNDS)
             self._ranges[key] = (report.lower_us, max(report.lower_us, report.upper_us))
         return self._ranges[key]
 

@@ -34,7 +34,8 @@ from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
 _RETURN_AT_ONCE = bytes(8)  # the null twin's stamp address
-_ROUNDS = (4, 16, 2.0)
+ROUNDS = (4, 16, 2.0)
+FEW_ROUNDS = (2, 4, 0.2)  # between two tokens of a reply
 
 
 class BubbleMeter:
@@ -51,7 +52,7 @@ class BubbleMeter:
         position: int,
         settings: Settings,
         queued_gap_us: float,
-        rounds: tuple[int, int, float] = _ROUNDS,
+        rounds: tuple[int, int, float] = ROUNDS,
     ) -> BubbleReport:
         """Medians of ``rounds`` of ABBA runs; ``before`` makes their state and is queued ahead of each."""
         with ExitStack() as cleanup:

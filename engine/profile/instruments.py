@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from engine.decode.program import ProgramBuilder, Settings, Slot
-from engine.profile.bubble_meter import BubbleMeter
+from engine.profile.bubble_meter import ROUNDS, BubbleMeter
 from engine.profile.choose import choose
 from engine.profile.interleave import interleaved, median_error, run_us
 from engine.profile.probe import Probe, probe_bandwidth
@@ -60,13 +60,15 @@ class Instruments:
         """The GPU's idle time between queued submissions; measured at the first request."""
         return queued_gap_us(self._device, self._kernels, self._memory)
 
-    def bubbles(self, position: int, settings: Settings, slot: Slot) -> BubbleReport:
+    def bubbles(
+        self, position: int, settings: Settings, slot: Slot, rounds: tuple[int, int, float] = ROUNDS
+    ) -> BubbleReport:
         """Run the bubble meter over the program that feeds a token at ``position``, sampling as ``slot`` says."""
         position = min(position, self._scratch.last_position)
         program = self._builder.build(self._builder.bucket(position), settings, slot)
         gap_us = self.queued_gap_us
         with self._scratch.at(position) as before:
-            return self._meter.measure(program, before, position, settings, gap_us)
+            return self._meter.measure(program, before, position, settings, gap_us, rounds)
 
     def choose_passes(self, slot: Slot) -> tuple[str, ...]:
         """Measure which fusion passes pay here, on the token fed at position 0, sampling as ``slot`` says."""
