@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -142,6 +143,6 @@ def _read(path: Path, key: str) -> Probe | None:
     try:
         stored = disk_cache.load_json(path)[key]
         probe = Probe(float(stored["gb_s"]), int(stored["size_bytes"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
-    return probe if probe.gb_s > 0 else None
+    return probe if 0 < probe.gb_s < math.inf else None

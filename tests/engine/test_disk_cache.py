@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,5 +34,26 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Path, "replace", full)
     disk_cache.store(path, b"new")
-    assert path.read_bytes() == b"old"
+    assert disk_cache.load(path) == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("damage", [
+    lambda data: b"",
+    lambda data: data[:-4],
+    lambda data: data + b"\0\0\0\0",
+    lambda data: data[:-1] + b"!",
+    lambda data: b"what another version wrote, without a digest",
+])  # fmt: skip
+def test_a_damaged_file_counts_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "file"
+    disk_cache.store(path, b"kernel" * 10)
+    path.write_bytes(damage(path.read_bytes()))
+    assert disk_cache.load(path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, "\ud800".encode("utf-8", "surrogatepass")])
+def test_damaged_json_counts_as_empty(tmp_path: Path, text: str | bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert disk_cache.load_json(path) == {}
