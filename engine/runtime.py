@@ -102,7 +102,7 @@ class Runtime:
         memory.flush()
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
-        self.weight_bytes = self._weights_read()
+        self.weight_bytes = sum(self.bytes_by_tensor().values())
         self.stamp_every = _STAMP_EVERY
         self._stamp_requested = False
         self._stamp_thread = Thread(target=self._prepare_stamps, args=(jobs,), name="zincchat-stamps", daemon=True)
@@ -180,11 +180,6 @@ class Runtime:
             remember(key, chosen)
             progress("fusion", 1, 1)
         return chosen
-
-    def _weights_read(self) -> int:
-        program = self.builder.build(self.builder.bucket(0), Settings("reuse", PASSES, "every"), self._slot)
-        self.builder.builds = 0
-        return sum(op.bytes_moved for op in program.ops if op.piece in ("weights", "head"))
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:

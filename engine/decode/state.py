@@ -39,12 +39,11 @@ def pack_step(sampling: Sampling, stop_ids: Collection[int] = ()) -> bytes:
     )
 
 
-def initial_state(position: int, token: int, last_ids: Sequence[int], pending: bool = False) -> bytes:
+def initial_state(position: int, token: int, last_ids: Sequence[int]) -> bytes:
     """The whole State buffer, STATE_BYTES long.
 
     ``position`` tokens are in the KV cache; ``last_ids`` are the newest of them, oldest first, so that the last
-    stands at absolute position ``position - 1`` (only the last 64 matter). ``token`` is fed next; ``pending``
-    says that it was sampled already and so belongs to the history, at ``position``.
+    stands at absolute position ``position - 1`` (only the last 64 matter). ``token`` is fed next.
     """
     words = [0] * STATE_HISTORY + [NO_ID] * HISTORY_IDS
     words[STATE_POSITION] = position
@@ -53,6 +52,4 @@ def initial_state(position: int, token: int, last_ids: Sequence[int], pending: b
     start = position - len(recent)
     for place, token_id in enumerate(recent, start):
         words[STATE_HISTORY + place % HISTORY_IDS] = token_id
-    if pending:
-        words[STATE_HISTORY + position % HISTORY_IDS] = token
     return _STATE.pack(*words)

@@ -21,6 +21,7 @@ from engine.dry_run.shapes import SHAPES
 from engine.errors import EngineError
 from engine.models import llama
 from engine.prefill import chunk_tokens
+from engine.profile.traffic import bytes_by_tensor
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PASSES
 from engine.program.lower import Lowering
@@ -109,7 +110,7 @@ def compile_and_record(
             subgroup_size=vulkan.subgroup_size,
             context_tokens=context,
             bucket_tokens=bucket,
-            weight_bytes=sum(op.bytes_moved for op in fused if op.piece in ("weights", "head")),
+            weight_bytes=sum(bytes_by_tensor(builder.nodes()).values()),
             kernels=[_statistics(vulkan, kernels, job, counts) for job in jobs],
             programs=programs,
         )
@@ -166,8 +167,7 @@ def _median_us(works: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Median CPU time of this thread in each of ``works``, microseconds.
 
     They take turns, forwards and backwards, so that neither a slow while of the machine nor what ran just before
-    favours one. The garbage collector is kept
-    out, as the app keeps it out of a reply.
+    favours one. The garbage collector is kept out, as the app keeps it out of a reply.
     """
     times_ns: dict[str, list[int]] = {name: [] for name in works}
     gc.collect()

@@ -38,10 +38,6 @@ class Geometry:
         """Elements of all key (or value) heads."""
         return self.kv_heads * self.head_size
 
-    def kv_bytes(self, context: int) -> int:
-        """Bytes of the float16 KV cache of all layers for ``context`` tokens."""
-        return self.layers * 2 * context * self.kv_size * 2
-
 
 class Metadata:
     """Checked access to an architecture's GGUF keys (``llama.block_count`` is ``integer("block_count")``)."""

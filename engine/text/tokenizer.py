@@ -79,8 +79,48 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer | None:
-        """The tokenizer that the metadata describes, or None if it describes none (a synthetic model)."""
-        return _from_gguf(metadata)
+        """The tokenizer that the metadata describes, or None if it describes none (a synthetic model).
+
+        Raise EngineError where it is of another kind, incomplete or damaged.
+        """
+        kind = metadata.get("tokenizer.ggml.model")
+        if kind is None or kind in ("none", "no_vocab"):
+            return None
+        if kind != "gpt2":
+            raise EngineError(f"the model's tokenizer is of kind {kind!r}; only byte-level BPE ('gpt2') is supported")
+        pre = metadata.get("tokenizer.ggml.pre")
+        spec = PRE_TOKENIZERS.get(pre) if isinstance(pre, str) else None
+        if spec is None:
+            stated = "the model names no pre-tokenizer" if pre is None else f"the model's pre-tokenizer is {pre!r}"
+            raise EngineError(f"{stated}; supported are {', '.join(PRE_TOKENIZERS)}")
+        tokens = _strings(metadata, "tokens")
+        if not tokens:
+            raise EngineError("the model's tokenizer has no tokens")
+        types = metadata.get("tokenizer.ggml.token_type")
+        if types is None:
+            types = np.full(len(tokens), NORMAL)
+        if not isinstance(types, np.ndarray) or types.dtype.kind not in "iu":
+            raise EngineError("the model's tokenizer.ggml.token_type is not a list of numbers")
+        if len(types) != len(tokens):
+            raise EngineError(f"the model's tokenizer has {len(tokens)} tokens but {len(types)} token types")
+        merges = []
+        for merge in _strings(metadata, "merges"):
+            left, _, right = merge.partition(" ")
+            if not left or not right:
+                raise EngineError(f"the model's tokenizer is damaged: merge {merge!r} is not two tokens")
+            merges.append((left, right))
+        eos_id = _id(metadata, "eos", len(tokens))
+        ends = (_id(metadata, name, len(tokens)) for name in ("eot", "eom"))
+        return cls(
+            tokens,
+            types.tolist(),
+            merges,
+            spec,
+            bos_id=_id(metadata, "bos", len(tokens)),
+            eos_id=eos_id,
+            add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", spec.add_bos)),
+            extra_stop_ids=[id for id in ends if id is not None],
+        )
 
     @property
     def vocab_size(self) -> int:
@@ -152,47 +192,6 @@ def _any_of(tokens: Iterable[str]) -> re.Pattern[str] | None:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _from_gguf(metadata: Mapping[str, Any]) -> Tokenizer | None:
-    kind = metadata.get("tokenizer.ggml.model")
-    if kind is None or kind in ("none", "no_vocab"):
-        return None
-    if kind != "gpt2":
-        raise EngineError(f"the model's tokenizer is of kind {kind!r}; only byte-level BPE ('gpt2') is supported")
-    pre = metadata.get("tokenizer.ggml.pre")
-    spec = PRE_TOKENIZERS.get(pre) if isinstance(pre, str) else None
-    if spec is None:
-        stated = "the model names no pre-tokenizer" if pre is None else f"the model's pre-tokenizer is {pre!r}"
-        raise EngineError(f"{stated}; supported are {', '.join(PRE_TOKENIZERS)}")
-    tokens = _strings(metadata, "tokens")
-    if not tokens:
-        raise EngineError("the model's tokenizer has no tokens")
-    types = metadata.get("tokenizer.ggml.token_type")
-    if types is None:
-        types = np.full(len(tokens), NORMAL)
-    if not isinstance(types, np.ndarray) or types.dtype.kind not in "iu":
-        raise EngineError("the model's tokenizer.ggml.token_type is not a list of numbers")
-    if len(types) != len(tokens):
-        raise EngineError(f"the model's tokenizer has {len(tokens)} tokens but {len(types)} token types")
-    merges = []
-    for merge in _strings(metadata, "merges"):
-        left, _, right = merge.partition(" ")
-        if not left or not right:
-            raise EngineError(f"the model's tokenizer is damaged: merge {merge!r} is not two tokens")
-        merges.append((left, right))
-    eos_id = _id(metadata, "eos", len(tokens))
-    ends = (_id(metadata, name, len(tokens)) for name in ("eot", "eom"))
-    return Tokenizer(
-        tokens,
-        types.tolist(),
-        merges,
-        spec,
-        bos_id=_id(metadata, "bos", len(tokens)),
-        eos_id=eos_id,
-        add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", spec.add_bos)),
-        extra_stop_ids=[id for id in ends if id is not None],
-    )
 
 
 def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:

@@ -175,16 +175,13 @@ class Device:
         v11 = ffi.new("VkPhysicalDeviceVulkan11Properties*", {"sType": 50, "pNext": control})
         properties = ffi.new("VkPhysicalDeviceProperties2*", {"sType": 1000059001, "pNext": v11})
         lib.vkGetPhysicalDeviceProperties2(self.physical, properties)
-        self._properties = properties.properties
-        limits = self._properties.limits
+        limits = properties.properties.limits
         self.subgroup_size: int = v11.subgroupSize
         self.subgroup_sizes = (control.minSubgroupSize, control.maxSubgroupSize)
         self.max_allocation_bytes: int = v11.maxMemoryAllocationSize
         self.max_storage_range_bytes: int = limits.maxStorageBufferRange
-        self.max_groups: tuple[int, ...] = tuple(limits.maxComputeWorkGroupCount)
-        self.max_shared_bytes: int = limits.maxComputeSharedMemorySize
         self.timestamp_period_ns: float = limits.timestampPeriod
-        self.cache_key = bytes(self._properties.pipelineCacheUUID).hex()
+        self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
 
     def _choose_family(self) -> tuple[int, int]:
         count = ffi.new("uint32_t*")

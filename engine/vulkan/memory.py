@@ -75,7 +75,7 @@ class Memory:
         self._staging: _Staging | None = None
 
     def allocate(self, size: int, kind: str = "device", constant: bool = False) -> Slice:
-        """A zero-initialised-or-not slice of ``size`` bytes, aligned to 256. EngineError when memory is out."""
+        """A slice of ``size`` bytes, aligned to 256, with anything in it. EngineError when memory is out."""
         size = max(size, 16)
         padded = -(-size // ALIGNMENT) * ALIGNMENT
         blocks = self._blocks.setdefault((kind, constant), [])

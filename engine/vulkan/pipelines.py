@@ -19,7 +19,7 @@ from engine.vulkan.shaders import compile_glsl, expand
 _ACCESS = "readonly|writeonly|READWRITE|COHERENT"
 _BUFFER = re.compile(rf"^\s*BUFFER\((\d+),\s*({_ACCESS}),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
 _PUSH = re.compile(r"^PUSH_BEGIN$(.*?)^PUSH_END$", re.MULTILINE | re.DOTALL)
-_SCALAR = re.compile(r"^\s*(uint|int|float)\s+(\w+);", re.MULTILINE)
+_SCALAR = re.compile(r"^\s*(uint|int|float)\s+\w+;", re.MULTILINE)
 _FORMATS = {"uint": "I", "int": "i", "float": "f"}
 _MAX_PUSH_BYTES = 128  # all that the specification guarantees
 
@@ -29,10 +29,10 @@ Defines = dict[str, str | int]
 class Kernel:
     """A pipeline. ``pack(*addresses, *scalars)`` makes its push constants.
 
-    ``reads`` and ``writes`` are the binding numbers it reads and writes; ``scalars`` the scalars' names.
+    ``reads`` and ``writes`` are the binding numbers it reads and writes.
     """
 
-    __slots__ = ("defines", "label", "layout", "name", "pack", "pipeline", "push_bytes", "reads", "scalars", "writes")
+    __slots__ = ("defines", "label", "layout", "name", "pack", "pipeline", "push_bytes", "reads", "writes")
 
     def __init__(self, name: str, defines: Defines, label: str, source: str, stamped: bool) -> None:
         self.name, self.defines, self.label = name, defines, label
@@ -43,8 +43,7 @@ class Kernel:
         scalars = _SCALAR.findall(push.group(1)) if push else []
         self.reads = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "writeonly")
         self.writes = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "readonly")
-        self.scalars = tuple(scalar for _, scalar in scalars)
-        layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind, _ in scalars))
+        layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind in scalars))
         self.pack: Callable[..., bytes] = layout.pack
         self.push_bytes = layout.size + (8 if stamped else 0)
         if self.push_bytes > _MAX_PUSH_BYTES:

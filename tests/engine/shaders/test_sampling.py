@@ -299,8 +299,8 @@ def test_initial_state_places_the_last_64_ids() -> None:
     words = np.frombuffer(initial_state(70, 3, list(range(1000, 1070))), np.uint32)
     assert words.nbytes == STATE_BYTES
     assert all(words[STATE_HISTORY + place % 64] == 1000 + place for place in range(6, 70))
-    words = np.frombuffer(initial_state(70, 3, [8, 9], pending=True), np.uint32)
-    assert [words[STATE_HISTORY + place % 64] for place in (67, 68, 69, 70)] == [NO_ID, 8, 9, 3]
+    words = np.frombuffer(initial_state(70, 3, [8, 9]), np.uint32)
+    assert [words[STATE_HISTORY + place % 64] for place in (67, 68, 69, 70)] == [NO_ID, 8, 9, NO_ID]
     assert len(pack_step(Sampling(seed=2**64 - 1))) == STEP_BYTES
 
 
