@@ -73,10 +73,14 @@ def _relaunch(driver: cached_driver.CachedDriver) -> None:
 
 def main() -> int:
     """The ``zincchat`` command."""
-    select_driver()
-    from zincchat.cli import main as command
+    try:
+        select_driver()
+        from zincchat.cli import main as command
 
-    return command() or 0
+        return command() or 0
+    except KeyboardInterrupt:  # while modules are imported, before the command line can take it
+        sys.stderr.write("zincchat: interrupted\n")
+        return 130
 
 
 def _execute(arguments: list[str]) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from zincchat import cached_driver
+from zincchat import cached_driver, launcher
 
 SYSTEM_LOADER = Path("/lib64") / cached_driver.LOADER_NAME
 needs_loader = pytest.mark.skipif(
@@ -190,3 +191,9 @@ def test_the_launch_is_quick(data):
     started = time.time()
     done = launch(data, "--exec", str(script))
     assert float(done.stdout) - started < 2
+
+
+def test_ctrl_c_before_the_command_line_is_read_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(launcher, "select_driver", lambda: signal.raise_signal(signal.SIGINT))
+    assert launcher.main() == 130
+    assert capsys.readouterr().err == "zincchat: interrupted\n"

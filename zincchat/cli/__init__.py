@@ -11,10 +11,11 @@ from pathlib import Path
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``zincchat ARGV`` (default: the process's arguments) and return the exit code.
 
-    0 is success, 1 a failure, 2 a wrong command line, 130 an interrupt, 141 a closed output.
+    0 is success, 1 a failure, 2 a wrong command line, 130 an interrupt, 141 a closed output, 143 SIGTERM.
     """
     from zincchat.cli.errors import Invocation, run_guarded
     from zincchat.cli.group import zincchat
+    from zincchat.cli.termination import on_termination
 
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as in `zincchat ... 2>&-`
@@ -28,4 +29,5 @@ def main(argv: Sequence[str] | None = None) -> int:
             zincchat.invoke(context)
         return 0
 
-    return run_guarded(invoke, invocation)
+    with on_termination():
+        return run_guarded(invoke, invocation)

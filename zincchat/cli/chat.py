@@ -11,6 +11,7 @@ from zincchat.cli import options
 from zincchat.cli.errors import Failure
 from zincchat.cli.loading import device_argument
 from zincchat.cli.resolve import resolve_model
+from zincchat.cli.termination import on_termination
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -45,7 +46,8 @@ def open_chat(values: dict[str, Any]) -> int:
             history_path=data_dir() / PROMPT_HISTORY,
         ),
     )
-    app.run()
+    with on_termination(lambda code: app.exit(return_code=code)):
+        app.run()
     return app.return_code or 0
 
 

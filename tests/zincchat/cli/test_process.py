@@ -90,6 +90,20 @@ def test_ctrl_c_stops_with_one_line_and_keeps_the_text(default_model: Path) -> N
     assert process.returncode == 130
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_terminated_command_leaves_no_half_file(
+    default_model: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    arguments = ("run", "Hi", "--max-tokens", "1000000", "--ignore-eos", "--export", str(tmp_path / "out.csv"))
+    process = start(default_model, *arguments, endless=True)
+    assert process.stdout is not None
+    assert process.stdout.read(5) == b"Hello"
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == code
+    assert [path for path in tmp_path.iterdir() if "partial" in path.name or path.suffix == ".csv"] == []
+
+
 def test_starting_loads_neither_the_engine_nor_the_app(default_model: Path) -> None:
     program = (
         "import sys; from zincchat.cli import main; main(['models', 'list']); "
