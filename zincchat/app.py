@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +23,7 @@ from zincchat.chat.conversation import Conversation
 from zincchat.chat.prompt_history import PromptHistory
 from zincchat.chat.slash import COMMANDS, parse
 from zincchat.commands import Commands
-from zincchat.engine_thread import EngineThread, ReplyRequest
+from zincchat.engine_thread import EngineThread, MeasureRequest, ReplyRequest
 from zincchat.options import ChatOptions
 from zincchat.panel.token_history import Settings
 from zincchat.panel.units import model_label
@@ -36,10 +37,12 @@ from zincchat.widgets.timeline import Timeline
 from zincchat.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from engine import Engine
+    from engine import Engine, Token
 
 DRAINS_PER_SECOND = 10
 DRAINS_PER_PANEL = 2
+KEPT_TOKENS = 8192
+LIVE = ("mode", "fusion", "barriers")
 
 
 class ChatApp(App[None]):
@@ -54,6 +57,7 @@ class ChatApp(App[None]):
         *(
             f"widgets/{name}.tcss"
             for name in (
+                "article",
                 "figures",
                 "load_line",
                 "panel_header",
@@ -93,6 +97,8 @@ class ChatApp(App[None]):
         self.commands = Commands(self)
         self.reply: Reply | None = None
         self.last_reply: Reply | None = None
+        self.tokens: deque[Token] = deque(maxlen=KEPT_TOKENS)  # of this chat, for export
+        self.measuring = False
         self._seed = self.options.seed if self.options.seed is not None else secrets.randbits(63)
         self._requests = 0
         self._drains = 0
@@ -151,8 +157,14 @@ class ChatApp(App[None]):
         self.say(problem or self.commands.message, error=bool(problem))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the keys to a dialogue that is open."""
-        return action != "do" or not self.screen.is_modal
+        """Leave the keys to a dialogue that is open; grey out what would do nothing now."""
+        if action != "do":
+            return True
+        if self.screen.is_modal:
+            return False
+        if parameters == ("stop",):
+            return True if self.replying or self.measuring else None
+        return True if self.panel.view.engine is not None or parameters[0] not in LIVE else None
 
     def submit(self, text: str) -> bool:
         """Run a command or send a message; False where the text cannot be taken and is to stay in the prompt."""
@@ -192,6 +204,7 @@ class ChatApp(App[None]):
         self.reply = self.last_reply = self.query_one(Transcript).add_reply(engine.model.name if engine else "model")
         if engine is None:
             self.say("sent as soon as the model has loaded")
+        self.refresh_bindings()
         self._requests += 1
         self.engine_thread.request(
             ReplyRequest(
@@ -205,8 +218,14 @@ class ChatApp(App[None]):
             )
         )
 
-    def stop_reply(self) -> None:
-        """Have the reply stopped; a message still waiting for the model goes back to the prompt."""
+    def measure(self) -> None:
+        """Have every remedy measured."""
+        self.measuring = True
+        self.engine_thread.request(MeasureRequest(threading.Event()))
+        self.refresh_bindings()
+
+    def stop(self) -> None:
+        """Have the reply or the measurement stopped; a message still waiting for the model goes back to the prompt."""
         self.engine_thread.cancel()
         if self.replying and self.panel.view.engine is None:
             self._take_back()
@@ -215,12 +234,14 @@ class ChatApp(App[None]):
         """Cancel the reply under way and ignore whatever of it still comes."""
         self.engine_thread.cancel()
         self.reply = None
+        self.refresh_bindings()
 
     def _take_back(self) -> None:
         """Undo sending the newest message: its text returns to the prompt, or to the history if that is in use."""
         if self.reply is not None:
             self.reply.remove()
         self.reply = self.last_reply = None
+        self.refresh_bindings()
         text = self.conversation.take_back()
         self.query_one(Transcript).remove_last_question()
         prompt = self.query_one(Prompt)
@@ -246,6 +267,17 @@ class ChatApp(App[None]):
             case ev.LoadFailed():
                 self.prompt_history.add(self.query_one(Prompt).text.strip())
                 self.exit(return_code=1, message=event.problem)
+            case ev.DeviceMeasured():
+                self.panel.device_measured(event)
+            case ev.Measuring():
+                self.say(f"measuring {event.what} ({event.done + 1} of {event.total}): Esc stops it")
+            case ev.BubblesMeasured() | ev.SettingMeasured():
+                self.panel.measured(event)
+            case ev.MeasuringEnded():
+                self.measuring = False
+                self.refresh_bindings()
+                shown = self.panel.preset == "full" and self.panel.roomy
+                self.say(event.problem or ("" if shown else "measured: /panel full shows the results"))
             case _ if event.request == self._requests and self.reply is not None:
                 self._take_reply_event(event, self.reply)
 
@@ -260,6 +292,7 @@ class ChatApp(App[None]):
             return
         garbage.settle()
         self.panel.loaded(event, Settings(event.mode, event.fusion, event.barriers))
+        self.refresh_bindings()
         software = '\nThis is a software device: its "GPU" is this CPU.' if event.device.is_software else ""
         self.query_one(Transcript).show_device(f"{model_label(event.model)} on {event.device.name}{software}")
         if self.replying:
@@ -286,7 +319,8 @@ class ChatApp(App[None]):
                 reply.show_note("")
                 self.panel.prefilled(event)
             case ev.TokenArrived():
-                reply.feed(event.text)
+                reply.feed(event.token.text)
+                self.tokens.append(event.token)
                 self.panel.token(event)
             case ev.ReplyEnded():
                 self._end_reply(reply, self._ending(event.finish_reason, reply))
@@ -296,6 +330,7 @@ class ChatApp(App[None]):
     def _end_reply(self, reply: Reply, note: str, error: bool = False) -> None:
         self.conversation.answer(reply.text)
         self.reply = None
+        self.refresh_bindings()
         reply.show_note("")
         reply.end(note, error)
         self.call_later(garbage.collect_between_replies)

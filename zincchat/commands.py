@@ -6,18 +6,21 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine import BARRIERS, MODES
+from engine import BARRIERS, MODES, EngineError
 from zincchat.chat.conversation import Conversation
 from zincchat.chat.slash import NAMES
+from zincchat.export import export_records, export_trace
 from zincchat.options import PANEL_PRESETS
 from zincchat.panel.bar import SCALES_MS
+from zincchat.panel_controller import PANEL_MIN_COLUMNS, PANEL_MIN_ROWS
 from zincchat.screens.help import HelpScreen
 from zincchat.screens.system_prompt import SystemPromptScreen
 from zincchat.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from engine import Token
     from zincchat.app import ChatApp
 
 ON_OFF = ("off", "on")
@@ -42,6 +45,7 @@ class Commands:
         app = self._app
         app.forget_reply()
         app.last_reply = None
+        app.tokens.clear()
         app.conversation = Conversation(app.conversation.system)
         app.panel.view.context_used_tokens = 0
         app.query_one(Transcript).clear()
@@ -104,7 +108,48 @@ class Commands:
         if argument and argument not in PANEL_PRESETS:
             return f"/panel takes {', '.join(PANEL_PRESETS)}, not {argument}"
         following = PANEL_PRESETS[(PANEL_PRESETS.index(self._app.panel.preset) + 1) % len(PANEL_PRESETS)]
-        self._app.panel.set_preset(argument or following)
+        panel = self._app.panel
+        panel.set_preset(argument or following)
+        if panel.preset in ("panel", "full") and not panel.roomy:
+            self.message = f"{panel.preset}: needs {PANEL_MIN_COLUMNS} columns and {PANEL_MIN_ROWS} rows, so one line"
+        return ""
+
+    def _measure(self, argument: str) -> str:
+        app = self._app
+        if app.panel.view.engine is None:
+            return "the model is still loading"
+        if app.replying or app.measuring:
+            return f"a {'reply' if app.replying else 'measurement'} is under way: Esc stops it"
+        app.measure()
+        return ""
+
+    def _export(self, argument: str) -> str:
+        return self._write("export", "FILE.jsonl or FILE.csv", argument, export_records)
+
+    def _trace(self, argument: str) -> str:
+        def write(name: str, tokens: Sequence[Token]) -> str:
+            engine = self._app.panel.view.engine
+            assert engine is not None  # there are tokens
+            return export_trace(name, tokens, engine)
+
+        return self._write("trace", "FILE.json", argument, write)
+
+    def _write(self, name: str, file: str, argument: str, write: Callable[[str, Sequence[Token]], str]) -> str:
+        """Have ``write`` do its work in a thread of its own: thousands of tokens take a while."""
+        app, tokens = self._app, list(self._app.tokens)
+        if not argument:
+            return f"/{name} takes a file name: /{name} {file}"
+        if not tokens:
+            return "there are no tokens in this chat yet"
+
+        def work() -> None:
+            try:
+                line, error = write(argument, tokens), False
+            except EngineError as failure:
+                line, error = str(failure), True
+            app.call_from_thread(app.say, line, error)
+
+        app.run_worker(work, thread=True)
         return ""
 
     def _timeline(self, argument: str) -> None:
@@ -128,9 +173,8 @@ class Commands:
         return ""
 
     def _stop(self, argument: str) -> str:
-        if not self._app.replying:
-            return ""
-        self._app.stop_reply()
+        if self._app.replying or self._app.measuring:
+            self._app.stop()
         return ""
 
     def _help(self, argument: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine import DeviceInfo, ModelInfo, Sampling, TokenTiming, TokenTrace
+    from engine import BubbleReport, DeviceInfo, ModelInfo, Sampling, Token, TokenTiming
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,55 @@ class Loaded:
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
     """The engine could not be opened: one line."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMeasured:
+    """What is measured once for a device, None where it could not be, and how many bytes a token reads.
+
+    ``first_token_bytes`` at position 0, ``last_token_bytes`` at ``last_position``.
+    """
+
+    probe_gb_s: float | None
+    queued_gap_us: float | None
+    first_token_bytes: int
+    last_token_bytes: int
+    last_position: int
+
+    def token_bytes(self, position: int) -> int:
+        """Bytes read by the token fed at ``position``: weights, and a KV cache that grows by the same at each."""
+        grown = (self.last_token_bytes - self.first_token_bytes) * position / max(self.last_position, 1)
+        return round(self.first_token_bytes + grown)
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """The measurement under way, and how many of all are done."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class BubblesMeasured:
+    """What the bubble meter found."""
+
+    report: BubbleReport
+
+
+@dataclass(frozen=True, slots=True)
+class SettingMeasured:
+    """The tokens of a measurement under one setting, token 0 included."""
+
+    timings: tuple[TokenTiming, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuringEnded:
+    """No more measurements come: all are there (empty ``problem``), or one line that says why not."""
 
     problem: str
 
@@ -81,9 +130,7 @@ class TokenArrived:
     """One token; ``since_send_s`` is the time since the message was sent (token 0: time to first token)."""
 
     request: int
-    text: str
-    timing: TokenTiming
-    trace: TokenTrace
+    token: Token
     position: int
     since_send_s: float
     device_bytes: int
@@ -109,6 +156,11 @@ Event = (
     LoadProgress
     | Loaded
     | LoadFailed
+    | DeviceMeasured
+    | Measuring
+    | BubblesMeasured
+    | SettingMeasured
+    | MeasuringEnded
     | Trimmed
     | TooLong
     | PrefillProgress

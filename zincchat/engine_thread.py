@@ -17,6 +17,7 @@ from zincchat.engine_events import (
     Loaded,
     LoadFailed,
     LoadProgress,
+    MeasuringEnded,
     Prefilled,
     PrefillProgress,
     ReplyEnded,
@@ -25,6 +26,7 @@ from zincchat.engine_events import (
     TooLong,
     Trimmed,
 )
+from zincchat.measuring import measure_device, measure_remedies
 
 if TYPE_CHECKING:
     from engine import Engine, Sampling, Session
@@ -46,6 +48,13 @@ class ReplyRequest:
     cancel: threading.Event
 
 
+@dataclass(frozen=True, slots=True)
+class MeasureRequest:
+    """A round of measurements; a reply that is requested meanwhile ends it."""
+
+    cancel: threading.Event
+
+
 class _LoadAbandonedError(Exception):
     """Raised inside the progress callback where the app quits while the model loads."""
 
@@ -57,9 +66,12 @@ class EngineThread:
         """Keep ``open_engine``, which is called as ``open_engine(progress=...)`` in the thread."""
         self.events: deque[Event] = deque()
         self._open_engine = open_engine
-        self._requests: queue.SimpleQueue[ReplyRequest | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[ReplyRequest | MeasureRequest | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._engine: Engine | None = None
+        self._session: Session | None = None
+        self._settings_lock = threading.Lock()
+        self._settings_held: dict[str, Any] | None = None  # the user's, while a measurement uses others
         self._cancel = threading.Event()
         # A daemon, so that a driver call that never returns cannot keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -68,19 +80,23 @@ class EngineThread:
         """Begin to load the model."""
         self._thread.start()
 
-    def request(self, request: ReplyRequest) -> None:
-        """Queue a reply; it waits for the model to load and for an earlier reply to end."""
+    def request(self, request: ReplyRequest | MeasureRequest) -> None:
+        """Queue a reply or a measurement, which waits for the model to load and for what runs; that is cancelled."""
+        self._cancel.set()
         self._cancel = request.cancel
         self._requests.put(request)
 
     def cancel(self) -> None:
-        """Stop the newest reply at the next token or prefill chunk; what has arrived stays."""
+        """Stop the newest request at the next token or prefill chunk; what has arrived stays."""
         self._cancel.set()
 
     def set_live(self, name: str, value: Any) -> None:
         """Set ``mode``, ``fusion`` or ``barriers``, which the engine takes up at the next token boundary."""
-        if self._engine is not None:
-            setattr(self._engine, name, value)
+        with self._settings_lock:
+            if self._settings_held is not None:
+                self._settings_held[name] = value
+            elif self._engine is not None:
+                setattr(self._engine, name, value)
 
     def stop(self) -> None:
         """Cancel, close the engine in its own thread and wait for that, but not forever."""
@@ -124,22 +140,51 @@ class EngineThread:
         self.events.append(LoadProgress(stage, done, total))
 
     def _serve(self, engine: Engine) -> None:
-        session: Session | None = None
-        while (request := self._requests.get()) is not None:
-            if request.cancel.is_set():
+        measured = False
+        while True:
+            if not measured and self._requests.empty():
+                measured = True
+                self.events.append(measure_device(engine))
+            request = self._requests.get()
+            if request is None:
+                return
+            if isinstance(request, MeasureRequest):
+                self._measure(engine, request)
+            elif request.cancel.is_set():
                 self.events.append(ReplyEnded(request.number, "cancelled"))
-                continue
-            try:
-                if session is None:
-                    session = engine.session()
-                self._reply(engine, session, request)
-            except Cancelled:
-                self.events.append(ReplyEnded(request.number, "cancelled"))
-            except PromptTooLongError as error:
-                self.events.append(TooLong(request.number, error.prompt_tokens, error.context_tokens))
-            except Exception as error:
-                session = None  # its KV cache cannot be trusted after a failure
-                self.events.append(ReplyFailed(request.number, _one_line(error)))
+            else:
+                self._try_reply(engine, request)
+
+    def _measure(self, engine: Engine, request: MeasureRequest) -> None:
+        problem = ""
+        with self._settings_lock:
+            self._settings_held = {name: getattr(engine, name) for name in ("mode", "fusion", "barriers")}
+        try:
+            self._session = self._session or engine.session()
+            measure_remedies(engine, self._session, request.cancel, self.events.append)
+        except Cancelled:
+            problem = "the measurement was stopped"
+        except Exception as error:
+            self._session = None
+            problem = _one_line(error)
+        finally:
+            with self._settings_lock:
+                held, self._settings_held = self._settings_held, None
+                for name, value in held.items():
+                    setattr(engine, name, value)
+        self.events.append(MeasuringEnded(problem))
+
+    def _try_reply(self, engine: Engine, request: ReplyRequest) -> None:
+        try:
+            self._session = self._session or engine.session()
+            self._reply(engine, self._session, request)
+        except Cancelled:
+            self.events.append(ReplyEnded(request.number, "cancelled"))
+        except PromptTooLongError as error:
+            self.events.append(TooLong(request.number, error.prompt_tokens, error.context_tokens))
+        except Exception as error:
+            self._session = None  # its KV cache cannot be trusted after a failure
+            self.events.append(ReplyFailed(request.number, _one_line(error)))
 
     def _reply(self, engine: Engine, session: Session, request: ReplyRequest) -> None:
         number = request.number
@@ -161,17 +206,7 @@ class EngineThread:
         )
         for token in tokens:
             since_send_s = time.perf_counter() - request.sent_s
-            self.events.append(
-                TokenArrived(
-                    number,
-                    token.text,
-                    token.timing,
-                    token.trace,
-                    session.position,
-                    since_send_s,
-                    engine.device_bytes,
-                )
-            )
+            self.events.append(TokenArrived(number, token, session.position, since_send_s, engine.device_bytes))
         self.events.append(ReplyEnded(number, session.finish_reason or "stop"))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine import Sampling
 
-PANEL_PRESETS = ("panel", "line", "off")
+PANEL_PRESETS = ("panel", "full", "line", "off")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from zincchat.engine_events import Loaded, Prefilled, TokenArrived
+from zincchat.engine_events import (
+    BubblesMeasured,
+    DeviceMeasured,
+    Loaded,
+    Prefilled,
+    SettingMeasured,
+    TokenArrived,
+)
 from zincchat.panel.bar import first_scale_ms, next_scale_ms
 from zincchat.panel.timeline import TracedToken
 from zincchat.panel.token_history import Settings
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from textual.geometry import Size
 
 PANEL_MIN_COLUMNS = 100
-PANEL_MIN_ROWS = 25
+PANEL_MIN_ROWS = 28
 
 
 class PanelController:
@@ -32,6 +39,7 @@ class PanelController:
         self.view = PanelView()
         self.preset = preset
         self.timeline = False
+        self.roomy = True
         self._app = app
         self._frozen_view: PanelView | None = None
         self._changed = False
@@ -41,10 +49,13 @@ class PanelController:
         """Show the panel, its line or neither, by preset and terminal size, and the timeline where it is wanted."""
         size = size or self._app.size
         rows = size.height - TIMELINE_ROWS * self.timeline
-        roomy = size.width >= PANEL_MIN_COLUMNS and rows >= PANEL_MIN_ROWS
+        self.roomy = size.width >= PANEL_MIN_COLUMNS and rows >= PANEL_MIN_ROWS
+        wanted = self.preset in ("panel", "full")
         self._app.query_one(Timeline).display = self.timeline
-        self._app.query_one(SidePanel).display = self.preset == "panel" and roomy
-        self._app.query_one(PanelLine).display = self.preset == "line" or (self.preset == "panel" and not roomy)
+        side = self._app.query_one(SidePanel)
+        side.choose(self.preset == "full", rows)
+        side.display = wanted and self.roomy
+        self._app.query_one(PanelLine).display = self.preset == "line" or (wanted and not self.roomy)
         self.refresh()
 
     def loaded(self, event: Loaded, settings: Settings) -> None:
@@ -52,6 +63,19 @@ class PanelController:
         self.view.engine = event
         self.view.settings = settings
         self.view.device_bytes = event.device_bytes
+        self.refresh()
+
+    def device_measured(self, event: DeviceMeasured) -> None:
+        """Take in what was measured of the device."""
+        self.view.device = event
+        self.refresh()
+
+    def measured(self, event: BubblesMeasured | SettingMeasured) -> None:
+        """Take in a result that the user asked for."""
+        if isinstance(event, BubblesMeasured):
+            self.view.bubbles = event.report
+        else:
+            self.view.history.runs.replace(event.timings)
         self.refresh()
 
     def prefilled(self, event: Prefilled) -> None:
@@ -67,10 +91,11 @@ class PanelController:
         view = self.view
         if view.first_token_s is None:
             view.first_token_s = event.since_send_s
-        view.history.add(event.position, event.timing)
-        view.traces.append(TracedToken(event.position, event.trace))
+        timing = event.token.timing
+        view.history.add(event.position, timing)
+        view.traces.append(TracedToken(event.position, event.token.trace))
         if view.scale_ms is None and view.history.tokens:
-            view.scale_ms = first_scale_ms(event.timing, bool(view.engine and view.engine.device.is_software))
+            view.scale_ms = first_scale_ms(timing, bool(view.engine and view.engine.device.is_software))
         view.context_used_tokens = event.position
         view.device_bytes = event.device_bytes
         self._changed = True
@@ -94,7 +119,7 @@ class PanelController:
                 widget.show(shown)
 
     def set_preset(self, preset: str) -> None:
-        """Choose panel, line or off."""
+        """Choose one of PANEL_PRESETS."""
         self.preset = preset
         self.lay_out()
 

@@ -10,7 +10,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from tests.zincchat.fake_engine import FakeEngine, opener
+from tests.zincchat.fake_engine import FakeEngine, FakeSession, opener
 from zincchat.app import ChatApp
 from zincchat.options import ChatOptions
 from zincchat.widgets.figures import Figures
@@ -33,6 +33,12 @@ class Chat:
     @property
     def engine(self) -> FakeEngine:
         return self._open_engine.made
+
+    @property
+    def session(self) -> FakeSession:
+        session = self.engine.newest_session
+        assert session is not None
+        return session
 
     async def until(self, condition: Callable[[], Any], seconds: float = 10) -> None:
         end = time.perf_counter() + seconds

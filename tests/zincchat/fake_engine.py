@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from engine import Cancelled, EngineError, Sampling, TokenTiming
+from engine import BubbleReport, Cancelled, EngineError, Sampling, TokenTiming
 from tests.made_traces import made_trace
 
 ANSWER = """A pipeline barrier makes one kernel's writes visible to the next before it starts.
@@ -35,6 +37,7 @@ vkCmdDispatch(commands, groups, 1, 1);
 - submit again.
 """
 STAMP_EVERY = 16
+EDGES_US = 5.0
 VOCAB_SIZE = 49152
 
 
@@ -53,6 +56,7 @@ class FakeEngine:
         can_chat: bool = True,
         fail_at: int | None = None,
         has_clock: bool = True,
+        measurable: bool = True,
     ) -> None:
         self.owner = threading.get_ident()
         self.mode, self.fusion, self.barriers = "reuse", True, "needed"
@@ -82,9 +86,12 @@ class FakeEngine:
         self.builds = self.recordings = 0
         self.sampling = Sampling(temperature=0.2, top_p=0.9)
         self.stop_ids = frozenset({2})
+        self.stamp_every = STAMP_EVERY
+        self._measurable = measurable
         self.closed = False
         self.prompts: list[list[dict[str, str]]] = []
         self.samplings: list[Sampling] = []
+        self.newest_session: FakeSession | None = None
         self.timings: list[TokenTiming] = []
         self._answer, self._repeat = answer, repeat
         self._token_s, self._prefill_tok_s = token_s, prefill_tok_s
@@ -102,7 +109,64 @@ class FakeEngine:
 
     def session(self) -> FakeSession:
         self._check_thread()
-        return FakeSession(self)
+        self.newest_session = FakeSession(self)
+        return self.newest_session
+
+    @property
+    def probe_gb_s(self) -> float:
+        if not self._measurable:
+            raise EngineError("too little memory is left for the bandwidth probe")
+        return 20.0 if self.device.is_software else 4620.0
+
+    @property
+    def queued_gap_us(self) -> float:
+        if not self._measurable:
+            raise EngineError("the GPU never had two buffers queued")
+        return 100.0 if self.device.is_software else 13.0
+
+    def token_bytes(self, position: int) -> dict[str, int]:
+        self._check_thread()
+        total = self.token_bytes_at(position)
+        return {"weights": 66_496_356, "head": 30_081_024, "kv": total - 96_577_380, "state": 0, "total": total}
+
+    def token_bytes_at(self, position: int) -> int:
+        return 96_577_380 + (position + 1) * 23040
+
+    def measure_bubbles(self, position: int) -> BubbleReport:
+        """Half again the lower bound, well below the upper one."""
+        self._check_thread()
+        timing = self.make_timing(STAMP_EVERY - 1, (self.mode, self.fusion, self.barriers), False)
+        clean = self.make_timing(1, (self.mode, self.fusion, self.barriers), False)
+        assert timing.bubbles_us and timing.gpu_total_us and clean.gpu_total_us
+        report = BubbleReport(
+            position=position,
+            passes=("qkv",) if self.fusion else (),
+            barriers=self.barriers,
+            dispatches=timing.dispatches,
+            barrier_count=timing.barrier_count,
+            clean_gpu_us=clean.gpu_total_us,
+            unordered_gpu_us=clean.gpu_total_us / 2,
+            null_gpu_us=1.0,
+            null_unordered_gpu_us=1.0,
+            null_chain_gpu_us=1.0,
+            empty_gpu_us=1.0,
+            lower_us=timing.bubbles_us / 1.5,
+            upper_us=timing.bubbles_us * 1.5,
+            lower_error_us=2.0,
+            upper_error_us=3.0,
+            queued_gap_us=self.queued_gap_us,
+        )
+        if not self.has_clock:
+            return report
+        return replace(
+            report,
+            stamped_gpu_us=timing.gpu_total_us,
+            kernels_us=timing.kernels_us,
+            bubbles_us=timing.bubbles_us,
+            bubbles_error_us=4.0,
+            edges_us=timing.edges_us,
+            pieces_us=timing.pieces_us,
+        )
 
     def request_stamps(self) -> None:
         """Nothing to ask for: every 16th token is stamped."""
@@ -125,13 +189,15 @@ class FakeEngine:
         slow = 60.0 if self.device.is_software else 1.0
         dispatches = 151 if fusion else 301
         barrier_count = dispatches if barriers == "every" else dispatches - 60
-        stamped = index % STAMP_EVERY == STAMP_EVERY - 1
+        stamped = self.stamp_every > 0 and index % self.stamp_every == self.stamp_every - 1
         record = mode == "rerecord" or changed
         build_us, record_us = (500.0, 1700.0 + index % 7 * 20) if record else (0.0, 0.0)
         patch_us, submit_us, readback_us = 4.0, 22.0, 5.0
         kernels_us = (400.0 + index % 5 * 4) * slow * (1.06 if stamped else 1.0)
         bubbles_us = barrier_count * 1.7 * slow
         idle_us = build_us + record_us + patch_us + submit_us + readback_us + 30.0
+        shares = {"weights": 0.6, "kv": 0.05, "small": 0.15, "head": 0.2}
+        pieces_us = {piece: kernels_us * share for piece, share in shares.items()}
         self.recordings += record
         return TokenTiming(
             index=index,
@@ -155,12 +221,13 @@ class FakeEngine:
             submit_wall_us=submit_us,
             wait_wall_us=kernels_us + bubbles_us,
             readback_wall_us=readback_us,
-            gpu_total_us=kernels_us + bubbles_us,
+            gpu_total_us=kernels_us + bubbles_us + EDGES_US,
             gpu_idle_before_us=idle_us,
             kernels_us=kernels_us if stamped and self.has_clock else None,
             bubbles_us=bubbles_us if stamped and self.has_clock else None,
-            pieces_us=None,
+            pieces_us=pieces_us if stamped and self.has_clock else None,
             measured_by="twin" if stamped else "clean",
+            edges_us=EDGES_US if stamped and self.has_clock else None,
             bubbles_range_us=(bubbles_us * 0.8, bubbles_us * 1.3) if stamped and not self.has_clock else None,
         )
 
@@ -215,7 +282,8 @@ class FakeSession:
         engine.samplings.append(sampling)
         self.finish_reason = None
         before: tuple[str, bool, str] | None = None
-        for index, piece in enumerate(engine.pieces()):
+        pieces = itertools.cycle(engine.pieces()) if ignore_eos else engine.pieces()
+        for index, piece in enumerate(pieces):
             engine._check_thread()
             if cancel is not None and cancel.is_set():
                 self.finish_reason = "cancelled"

@@ -23,8 +23,13 @@ COMMANDS = (
     SlashCommand("mode", "[NAME]", "next decode mode, or the one named: rerecord, reuse and so on", "F2 Ctrl+O"),
     SlashCommand("fusion", "[on|off]", "fused kernels, or one kernel an operation", "F3 Ctrl+T"),
     SlashCommand("barriers", "[NAME]", "a barrier after every kernel, or only where needed", "F4 Ctrl+B"),
-    SlashCommand("panel", "[PRESET]", "show the measurements as panel, line or off", "F5 Ctrl+L"),
+    SlashCommand(
+        "panel", "[PRESET]", "show the measurements as panel, full (beside the article), line or off", "F5 Ctrl+L"
+    ),
     SlashCommand("timeline", "", "show or hide what CPU and GPU did during the last tokens, on one axis", "F6"),
+    SlashCommand("measure", "", "bracket the bubbles and run each remedy for 24 tokens; /panel full shows it"),
+    SlashCommand("export", "FILE", "write a record a token of this chat to FILE.jsonl or FILE.csv"),
+    SlashCommand("trace", "FILE", "write the timeline of this chat's tokens to FILE.json, for Perfetto"),
     SlashCommand("freeze", "", "hold the panel still while the chat goes on", "F8 Ctrl+S"),
     SlashCommand("scale", "[MS]", "next larger scale of the time axis, or the one given", "F9 Ctrl+G"),
     SlashCommand("stop", "", "stop the reply and keep what there is", "Esc"),

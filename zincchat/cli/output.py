@@ -11,6 +11,7 @@ from zincchat.cli.versions import versions
 
 if TYPE_CHECKING:
     from engine import DeviceInfo, Engine, TokenTiming
+    from zincchat.engine_events import Loaded
 
 # What a terminal would act on instead of showing: all C0 and C1 controls but tab and newline.
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
@@ -60,7 +61,7 @@ def device_text(device: DeviceInfo) -> str:
     return f"{device.name} (software: runs on the CPU)" if device.is_software else device.name
 
 
-def provenance(engine: Engine, command: str) -> dict[str, Any]:
+def provenance(engine: Engine | Loaded, command: str) -> dict[str, Any]:
     """The JSON fields that say what a measurement was made with."""
     return {
         "device": engine.device.name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zincchat.panel.cpu_time import host_work_us, scheduler_wait_us
+from zincchat.panel.runs import Runs
 from zincchat.panel.statistics import median
 
 if TYPE_CHECKING:
@@ -66,13 +67,16 @@ class Segment:
     bubbles_low_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     bubbles_high_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     stamped_gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    record_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     clean_tokens: int = 0
     stamped_tokens: int = 0
     rerecorded: int = 0
 
     def add(self, timing: TokenTiming) -> None:
         """Take in one record."""
-        self.rerecorded += timing.rerecorded
+        if timing.rerecorded:
+            self.rerecorded += 1
+            self.record_us.append(timing.record_us)
         if timing.bubbles_range_us is not None:
             self.bubbles_low_us.append(timing.bubbles_range_us[0])
             self.bubbles_high_us.append(timing.bubbles_range_us[1])
@@ -110,6 +114,7 @@ class TokenHistory:
         self.tokens: deque[ShownToken] = deque(maxlen=SHOWN_TOKENS)
         self.previous: Segment | None = None
         self.current: Segment | None = None
+        self.runs = Runs()
         self.replies = 0
         self._reply_us: deque[float] = deque(maxlen=16)
         self._reply_sum_us = 0.0
@@ -126,6 +131,7 @@ class TokenHistory:
         """Take in one token."""
         if timing.index == 0:
             return
+        self.runs.add(timing)
         settings = Settings.of(timing)
         if self.current is None or self.current.settings != settings:
             if self.current is not None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from zincchat.engine_events import Loaded
+from zincchat.engine_events import DeviceMeasured, Loaded
 from zincchat.panel.timeline import TracedToken
 from zincchat.panel.token_history import Settings, TokenHistory
+
+if TYPE_CHECKING:
+    from engine import BubbleReport
 
 TRACED_TOKENS = 12  # a pipeline's steps stand between those of tokens before
 
@@ -18,6 +22,8 @@ class PanelView:
 
     settings: Settings | None = None
     engine: Loaded | None = None
+    device: DeviceMeasured | None = None
+    bubbles: BubbleReport | None = None
     history: TokenHistory = field(default_factory=TokenHistory)
     traces: deque[TracedToken] = field(default_factory=lambda: deque(maxlen=TRACED_TOKENS))
     scale_ms: float | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
+from engine import native_record_us
+from zincchat.panel.judgement import bytes_per_token, floor, judge, starved
 from zincchat.panel.statistics import median, summarise
 from zincchat.panel.token_history import Segment, Settings
 from zincchat.panel.units import gauge, megabytes, ms, rate
@@ -24,10 +27,12 @@ class Figures(LineView):
     def lines(self) -> list[Line]:
         """All lines."""
         return [
-            [],
             *self._table_lines(),
+            self._record_line(),
             self._rate_line(),
+            self._floor_line(),
             self._prefill_line(),
+            *self._verdict_lines(),
             *self._change_lines(),
             self._context_line(),
             self._memory_line(),
@@ -43,12 +48,13 @@ class Figures(LineView):
         if self.view.history.tokens:
             newest = self.view.history.tokens[-1].timing
             barriers, dispatches = f"{newest.barrier_count}", f"{newest.dispatches}"
+        idle_us = starved(self.view, segment)
         lines = [
             [(f"{'ms':<11}{'last':>7}{'p50':>7}{'p95':>7}{'max':>7}", "dim")],
             _row("token", segment.token_us, f"n {len(segment.token_us):,}", "bold"),
             _row("CPU work", segment.cpu_us),
             _row("lock wait", segment.scheduler_us),
-            _row("GPU idle", segment.gpu_idle_us),
+            _row("GPU idle", segment.gpu_idle_us, f"starved {ms(idle_us) if idle_us is not None else DASH}"),
             _row("GPU busy", segment.gpu_us, f"{dispatches} dispatches"),
             _row(f"kernels{STAMPED}", segment.kernels_us, f"n {len(segment.kernels_us):,}"),
         ]
@@ -58,12 +64,39 @@ class Figures(LineView):
             return [*lines, [(f"{bracket:<39}  ", ""), (f"{barriers} barriers", "dim")]]
         return [*lines, _row(f"bubbles{STAMPED}", segment.bubbles_us, f"{barriers} barriers")]
 
+    def _record_line(self) -> Line:
+        segment, tokens = self._segment_now(), self.view.history.tokens
+        if not tokens:
+            return [(f"record {DASH} ms", "")]
+        dispatches = tokens[-1].timing.dispatches
+        measured = ms(median(segment.record_us)) if segment.record_us else DASH
+        native = f"at native cost {ms(native_record_us(dispatches))} ({dispatches} x 0.2 us)"
+        return [(f"record {measured} ms, ", ""), (native, "dim")]
+
     def _rate_line(self) -> Line:
-        history, engine, periods_us = self.view.history, self.view.engine, self._segment_now().token_us
+        history, token_bytes, periods_us = self.view.history, bytes_per_token(self.view), self._segment_now().token_us
         live = rate(history.live_tok_s) if history.live_tok_s else DASH
         average = rate(history.average_tok_s) if history.average_tok_s else DASH
-        bandwidth = f"{engine.weight_bytes / median(periods_us) / 1e3:,.1f}" if engine and periods_us else DASH
-        return [(live, "bold green"), (f" tok/s  avg {average}   {bandwidth} GB/s of weights alone", "")]
+        bandwidth = f"{token_bytes / median(periods_us) / 1e3:,.1f}" if token_bytes and periods_us else DASH
+        return [(live, "bold green"), (f" tok/s  avg {average}   {bandwidth} GB/s", "")]
+
+    def _floor_line(self) -> Line:
+        reached, device = floor(self.view, self._segment_now()), self.view.device
+        if device is None or reached is None or device.probe_gb_s is None:
+            return [(f"{DASH} of streaming floor", "")]
+        tok_s, fraction = reached
+        return [
+            (f"{fraction:.1%} of streaming floor", ""),
+            (f" ({rate(tok_s)} tok/s at {rate(device.probe_gb_s)} GB/s)", "dim"),
+        ]
+
+    def _verdict_lines(self) -> list[Line]:
+        """Two lines: the engine's own words, wrapped."""
+        found = judge(self.view, self._segment_now())
+        if found is None:
+            return [[("▶ what a token waits for shows here after the first ◇", "dim")], []]
+        words = textwrap.wrap(f"▶ {found.line}", max(self.content_size.width, 30), subsequent_indent="  ")
+        return [[(line, "bold magenta")] for line in [*words, "", ""][:2]]
 
     def _prefill_line(self) -> Line:
         view = self.view

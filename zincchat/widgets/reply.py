@@ -24,6 +24,9 @@ class Reply(Vertical):
         super().__init__()
         self._speaker = speaker
         self._splitter = BlockSplitter()
+        self._tail = Static("", classes="tail", markup=False)
+        self._note = Static("", classes="note", markup=False)
+        self._tail.display = self._note.display = False
         self._changed = asyncio.Event()
         self._ended = False
         self.complete = asyncio.Event()
@@ -32,13 +35,11 @@ class Reply(Vertical):
         """Name, closed blocks, tail and note."""
         yield Static(self._speaker, classes="speaker", markup=False)
         yield Markdown(classes="closed")
-        yield Static("", classes="tail", markup=False)
-        yield Static("", classes="note", markup=False)
+        yield self._tail
+        yield self._note
 
     def on_mount(self) -> None:
         """Start following the text."""
-        self.query_one(".tail").display = False
-        self.query_one(".note").display = False
         self.run_worker(self._follow(), exclusive=True)
 
     @property
@@ -60,19 +61,20 @@ class Reply(Vertical):
 
     def show_note(self, note: str, error: bool = False) -> None:
         """Put one line below the text; an empty one removes it."""
-        line = self.query_one(".note", Static)
-        line.set_class(error, "error")
-        line.display = bool(note)
-        line.update(note)
+        self._note.set_class(error, "error")
+        self._note.display = bool(note)
+        self._note.update(note)
 
     def on_resize(self) -> None:
         """Wrap the unfinished block anew."""
         self._changed.set()
 
-    def _show_tail(self, tail: Static, text: str) -> None:
+    def _show_tail(self, text: str) -> None:
         """Draw the unfinished block; the screen is laid out again only where its number of lines changed."""
-        content = Content(text)
-        height = content.get_height(tail.styles, self.content_size.width or self.app.size.width) if text else 0
+        tail, content = self._tail, Content(text)
+        height = (
+            content.get_height(tail.styles.get_rules(), self.content_size.width or self.app.size.width) if text else 0
+        )
         tail.update(content, layout=False)
         if tail.styles.height is None or height != tail.styles.height.value:
             tail.styles.height = height
@@ -80,16 +82,15 @@ class Reply(Vertical):
 
     async def _follow(self) -> None:
         markdown = self.query_one(Markdown)
-        tail = self.query_one(".tail", Static)
         while not self._ended:
             await self._changed.wait()
             self._changed.clear()
             if closed := self._splitter.take_closed():
                 await markdown.append(closed)
-            self._show_tail(tail, self._splitter.tail.strip("\n"))
+            self._show_tail(self._splitter.tail.strip("\n"))
         if self._splitter.needs_whole_parse:
             await markdown.update(self.text)
         elif rest := self._splitter.take_rest():
             await markdown.append(rest)
-        tail.display = False
+        self._tail.display = False
         self.complete.set()

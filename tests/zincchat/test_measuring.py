@@ -1,0 +1,119 @@
+"""The full panel: the article beside this device, and /measure, which fills it without touching the conversation."""
+
+from __future__ import annotations
+
+import re
+
+from engine import remedy_rows
+from tests.zincchat.app_driver import Chat, chatting
+from zincchat.widgets.article import Article
+from zincchat.widgets.figures import Figures
+
+
+def article(chat: Chat) -> str:
+    return chat.app.query_one(Article).plain
+
+
+def row(chat: Chat, name: str) -> list[str]:
+    line = next(line for line in article(chat).split("\n") if line.startswith(name))
+    return line.removeprefix(name).split()
+
+
+async def measured(chat: Chat) -> None:
+    await chat.until(lambda: not chat.app.measuring)
+
+
+async def test_pieces_stand_beside_the_articles() -> None:
+    async with chatting(software=False) as chat:
+        await chat.ask("go")
+        assert not chat.app.query_one(Article).display
+        await chat.pilot.press("f5")
+        assert chat.app.query_one(Article).display and not chat.app.query_one(Figures).display
+        stamped = [timing for timing in chat.engine.timings if timing.pieces_us is not None]
+        clean = [timing for timing in chat.engine.timings[1:] if timing.measured_by == "clean"]
+        weights_ms = sorted(timing.pieces_us["weights"] for timing in stamped)[len(stamped) // 2] / 1000
+        assert row(chat, "weight streaming")[:2] == ["10.7", "42%"]
+        assert abs(float(row(chat, "weight streaming")[2]) - weights_ms) < 0.02
+        lost_ms = (clean[-1].gpu_idle_before_us + stamped[-1].bubbles_us) / 1000
+        assert row(chat, "dispatch + barriers")[0] == "7.0"
+        assert abs(float(row(chat, "dispatch + barriers")[2]) - lost_ms) < 0.02
+        assert row(chat, "token")[0] == "25.2"
+        assert row(chat, "today") == ["39.6", "–"]
+        assert float(row(chat, "+ needed barriers")[0].replace(",", "")) > 1000
+
+
+async def test_both_pages_show_where_there_is_room() -> None:
+    async with chatting(size=(140, 60)) as chat:
+        await chat.enter("/panel full")
+        assert chat.app.query_one(Article).display and chat.app.query_one(Figures).display
+
+
+async def test_measure_runs_every_remedy_and_leaves_chat_and_settings_alone() -> None:
+    async with chatting(software=False, answer="short", token_s=0.002) as chat:
+        await chat.ask("one")
+        held = list(chat.session.ids)
+        await chat.enter("/panel full")
+        await chat.enter("/measure")
+        assert "measuring" in chat.status or not chat.app.measuring
+        await measured(chat)
+        for remedy in remedy_rows({}):
+            assert re.fullmatch(r"[\d,]+", row(chat, remedy.name)[1 if remedy.article_tok_s else 0])
+        assert "holds" in article(chat)
+        assert f"bubbles ◇ at token {len(held):,}, fused, needed" in article(chat)
+        settings = [(timing.mode, timing.barriers, timing.fusion) for timing in chat.engine.timings[-1:]]
+        assert settings == [("pipelined", "needed", True)]
+        assert (chat.engine.mode, chat.engine.barriers, chat.engine.fusion) == ("reuse", "needed", True)
+        assert chat.session.ids[: len(held)] == held
+        await chat.ask("two")
+        assert chat.app.panel.view.prefill_kept_tokens == 4  # the question: the fake reads other ids than it speaks
+
+
+async def test_measure_works_before_the_first_message() -> None:
+    async with chatting(answer="word " * 40) as chat:
+        await chat.enter("/measure")
+        await measured(chat)
+        assert chat.status == "measured: /panel full shows the results"
+
+
+async def test_measure_near_the_end_of_the_context() -> None:
+    async with chatting(answer="word " * 40, context=64) as chat:
+        await chat.ask("go " * 20)
+        await chat.enter("/measure")
+        await measured(chat)
+        assert chat.status == "measured: /panel full shows the results"
+
+
+async def test_settings_flipped_during_a_measurement_hold_after_it() -> None:
+    async with chatting(repeat=True, token_s=0.005) as chat:
+        await chat.enter("/measure")
+        await chat.until(lambda: "reuse" in chat.status)
+        await chat.pilot.press("f3")
+        await chat.enter("/mode overlap")
+        await measured(chat)
+        assert (chat.engine.mode, chat.engine.barriers, chat.engine.fusion) == ("overlap", "needed", False)
+        assert chat.header.startswith("overlap · unfused")
+
+
+async def test_escape_stops_a_measurement_and_a_message_does_too() -> None:
+    async with chatting(repeat=True, token_s=0.02) as chat:
+        await chat.enter("/measure")
+        await chat.until(lambda: "reuse" in chat.status)
+        await chat.pilot.press("escape")
+        await measured(chat)
+        assert "stopped" in chat.status
+        await chat.enter("/measure")
+        await chat.until(lambda: "reuse" in chat.status)
+        await chat.enter("go")
+        await chat.until(lambda: chat.reply)
+        assert not chat.app.measuring
+        assert chat.engine.mode == "reuse"
+        await chat.enter("/measure")
+        assert "a reply is under way" in chat.status
+
+
+async def test_an_engine_error_in_a_measurement_is_one_line() -> None:
+    async with chatting(fail_at=3, repeat=True) as chat:
+        await chat.enter("/measure")
+        await measured(chat)
+        assert "the device was lost" in chat.status
+        assert chat.engine.mode == "reuse"

@@ -1,0 +1,82 @@
+"""The article's modelled token beside this device's measured one, each remedy's rate, and the bubble meter's report."""
+
+from __future__ import annotations
+
+from engine import BubbleReport, PieceRow, RemedyRow, RunSettings, piece_rows, remedy_rows
+from zincchat.panel.units import ms, rate
+from zincchat.widgets.line_view import Line, LineView
+
+DASH = "–"
+NAME_WIDTH = 20
+
+
+class Article(LineView):
+    """Always the same number of lines; what has not been measured is a dash."""
+
+    def lines(self) -> list[Line]:
+        """A row a piece, a row a remedy, the bubbles between their bounds."""
+        settings, runs = self.view.settings, self.view.history.runs.medians()
+        now = runs.get(RunSettings(settings.mode, settings.barriers, settings.fusion)) if settings else None
+        pieces = piece_rows(now)
+        modelled_ms = sum(row.article_ms or 0 for row in pieces)
+        return [
+            [],
+            [(f"{'ms':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
+            *(_piece(row) for row in pieces),
+            _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
+            [(f"{'tok/s':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
+            *(_remedy(row) for row in remedy_rows(runs)),
+            *_bubbles(self.view.bubbles),
+            [("article: modelled for Qwen3.5-9B on an RX 9070 XT", "dim")],
+        ]
+
+
+def _columns(name: str, article: str, share: str, measured: str, measured_share: str, style: str = "") -> Line:
+    return [(f"{name:<{NAME_WIDTH}}{article:>8}{share:>6}{measured:>13}{measured_share:>7}", style)]
+
+
+def _piece(row: PieceRow) -> Line:
+    return _columns(
+        row.name,
+        f"{row.article_ms:.1f}" if row.article_ms is not None else "",
+        _percent(row.article_share),
+        ms(row.measured_ms * 1000) if row.measured_ms is not None else DASH,
+        _percent(row.measured_share),
+    )
+
+
+def _remedy(row: RemedyRow) -> Line:
+    return _columns(
+        row.name,
+        rate(row.article_tok_s) if row.article_tok_s is not None else "",
+        "",
+        rate(row.measured_tok_s) if row.measured_tok_s is not None else DASH,
+        f"×{row.gain:.2f}" if row.gain is not None else "",
+    )
+
+
+def _percent(share: float | None) -> str:
+    return f"{share:.0%}" if share is not None else ""
+
+
+def _bubbles(report: BubbleReport | None) -> list[Line]:
+    """Three lines."""
+    if report is None:
+        return [
+            [("/measure runs each of these for 24 tokens and brackets", "dim")],
+            [("the bubbles; Esc stops it, the chat goes on as before", "dim")],
+            [],
+        ]
+    title = f"bubbles ◇ at token {report.position:,}, {'fused' if report.passes else 'unfused'}, {report.barriers}"
+    low = f"{ms(report.lower_us)}±{ms(report.lower_error_us)}"
+    high = f"{ms(report.upper_us)}±{ms(report.upper_error_us)}"
+    if report.bubbles_us is None or report.bubbles_error_us is None:
+        return [[(title, "dim")], [(f"  between {low} and {high} ms", "")], [("  kernels have no clock here", "dim")]]
+    inside = f"{ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}"
+    holds = ("  holds", "green") if report.within_brackets else ("  does not hold", "bold red")
+    cost, missing = report.instrument_cost_fraction or 0.0, report.unexplained_us or 0.0
+    return [
+        [(title, "dim")],
+        [(f"  {low} ≤ {inside} ≤ {high} ms", ""), holds],
+        [(f"  stamps cost {cost:+.0%}, unexplained {ms(missing)} ms ({report.unexplained_fraction or 0.0:+.0%})", "")],
+    ]
