@@ -44,7 +44,8 @@ def probe_bandwidth(device: Device, memory: Memory, kernels: Kernels) -> Probe:
     """
     path = disk_cache.cache_file("probe", f"{device.cache_key}.json")
     wanted = probe_bytes(device)
-    key = f"v{_VERSION} {device.info.name} | {device.info.driver} | {wanted}"
+    kind = "rows" if device.row_kernels else "groups"
+    key = f"v{_VERSION} {device.info.name} | {device.info.driver} | {kind} | {wanted}"
     known = _read(path, key)
     if known is None:
         known = measure_bandwidth(device, memory, kernels, wanted)
@@ -105,7 +106,7 @@ def _sizes(device: Device, memory: Memory, wanted: int) -> Iterator[int]:
 
 def _shape(device: Device, size: int) -> tuple[Defines, tuple[int, int, int], int]:
     """Defines, workgroups and invocations; ``size`` is whole 16 MiB, and so whole workgroups."""
-    if device.is_cpu:
+    if device.row_kernels:
         width, loads, batch = device.subgroup_size, 1024, 16
         defines: Defines = {"INVOCATIONS": width, "LOADS": loads, "BATCH": batch}
     else:

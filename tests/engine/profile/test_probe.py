@@ -22,7 +22,14 @@ def gpu():
         yield opened
 
 
-def test_the_kernel_reads_every_word_once(gpu):
+@pytest.mark.parametrize("row_kernels", [None, False])
+def test_the_kernel_reads_every_word_once(row_kernels):
+    """The variant of this device, and the one for GPUs."""
+    with Gpu(row_kernels=row_kernels) as gpu:
+        check_every_word(gpu)
+
+
+def check_every_word(gpu):
     words = np.random.default_rng().integers(0, 1 << 32, SIZE // 4, dtype=np.uint32)
     defines, groups, invocations = probe._shape(gpu.device, SIZE)
     with gpu.memory.temporary(SIZE) as source, gpu.memory.temporary(4 * invocations) as folds:
