@@ -67,7 +67,9 @@ def _note_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
         ctx.ensure_object(Invocation).debug = True
 
 
-def _compose(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def compose(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator that applies all, the first outermost: --help lists them in this order."""
+
     def apply(command: Command) -> Command:
         for decorator in reversed(decorators):
             command = decorator(command)
@@ -85,7 +87,7 @@ debug_option = click.option(
     help="Show the raw cause of an error.",
 )
 
-model_options = _compose(
+model_options = compose(
     click.option("--model", metavar="NAME|FILE", help="A catalogue name or a GGUF file."),
     click.option("--device", metavar="INDEX|NAME", help="A device's index or part of its name."),
     debug_option,
@@ -99,14 +101,14 @@ fusion_option = click.option(
     "--fusion/--no-fusion", default=None, help="Fuse kernels where the bits stay the same [on]."
 )
 
-mode_options = _compose(
+mode_options = compose(
     click.option("--mode", type=MODE, help="Decode mode [reuse]."),
     click.option("--barriers", type=BARRIERS, help="After every kernel, or where needed [needed]."),
     fusion_option,
     context_option,
 )
 
-sampling_options = _compose(
+sampling_options = compose(
     click.option("--temperature", type=float, metavar="T", help="0 is greedy [the model's own, else 0.7]."),
     click.option("--top-k", type=int, metavar="K", help="Keep the K likeliest ids; 0 is off."),
     click.option("--top-p", type=float, metavar="P", help="Keep the likeliest ids up to this mass; 1 is off."),
@@ -115,7 +117,7 @@ sampling_options = _compose(
     click.option("--seed", type=int, metavar="N", help="The same seed gives the same ids [0]."),
 )
 
-prompt_options = _compose(
+prompt_options = compose(
     click.argument("prompt", required=False),
     click.option(
         "--messages", type=click.Path(path_type=Path), metavar="FILE", help="A JSON list of role and content."

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,20 +13,11 @@ from zincchat.cli import options, output
 from zincchat.cli.errors import Invocation
 from zincchat.cli.loading import interruptible, open_engine
 from zincchat.cli.messages import prompt_ids, read_input
+from zincchat.cli.reply import Reply, generate_reply, reply_options
 from zincchat.cli.resolve import resolve_model
 
 if TYPE_CHECKING:
     from engine import Engine, Sampling, Session, TokenTiming
-
-
-@dataclasses.dataclass(frozen=True)
-class Reply:
-    """What one run produced; ``ttft_us`` is from the start of the prefill to the first token in hand."""
-
-    ids: list[int]
-    text: str
-    timings: list[TokenTiming]
-    ttft_us: float | None
 
 
 def _check_export(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
@@ -64,8 +53,7 @@ def _export(name: str | None) -> Iterator[Callable[[list[TokenTiming]], None]]:
 @options.model_options
 @options.mode_options
 @options.sampling_options
-@click.option("--max-tokens", type=click.IntRange(min=1), default=256, show_default=True, metavar="N")
-@click.option("--ignore-eos", is_flag=True, help="Do not stop at the model's end token.")
+@reply_options(max_tokens=256)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option(
     "--export", metavar="FILE", callback=_check_export, help="Write a record a token to FILE.jsonl or FILE.csv."
@@ -81,7 +69,7 @@ def run(invocation: Invocation, /, **values: Any) -> None:
         ids = prompt_ids(engine, given)
         session = engine.session()
         with interruptible() as cancel:
-            reply = _generate(session, ids, sampling, values, cancel)
+            reply = generate_reply(session, ids, sampling, values, cancel, shown=not values["as_json"])
             write_export(reply.timings)  # of an interrupted reply too
         if values["as_json"]:
             output.print_json(_to_json(engine, session, ids, sampling, reply, values, invocation))
@@ -89,40 +77,12 @@ def run(invocation: Invocation, /, **values: Any) -> None:
             click.echo(_summary(engine, session, reply), err=True)
 
 
-def _generate(
-    session: Session, fed_ids: list[int], sampling: Sampling, values: dict[str, Any], cancel: threading.Event
-) -> Reply:
-    """Prefill and decode; the text goes to stdout as it comes, unless JSON is asked for."""
-    shown = not values["as_json"]
-    ids: list[int] = []
-    pieces: list[str] = []
-    timings: list[TokenTiming] = []
-    ttft_us = None
-    started = time.perf_counter()
-    session.prefill(fed_ids, cancel=cancel)
-    try:
-        for token in session.generate(
-            sampling, max_tokens=values["max_tokens"], ignore_eos=values["ignore_eos"], cancel=cancel
-        ):
-            if ttft_us is None:
-                ttft_us = (time.perf_counter() - started) * 1e6
-            ids.append(token.id)
-            pieces.append(token.text)
-            timings.append(token.timing)
-            if shown:
-                output.write_text(token.text)
-    finally:
-        if shown and pieces and not "".join(pieces).endswith("\n"):
-            output.write_text("\n")
-    return Reply(ids, "".join(pieces), timings, ttft_us)
-
-
 def _summary(engine: Engine, session: Session, reply: Reply) -> str:
     """One line for stderr."""
     stats = session.prefill_stats
     prefill_rate = stats.tokens / stats.seconds if stats.seconds > 0 else None
     parts = [
-        f"{len(reply.ids)} tokens at {output.rate_text(output.decode_rate(reply.timings))} tok/s",
+        f"{len(reply.tokens)} tokens at {output.rate_text(output.decode_rate(reply.timings))} tok/s",
         f"prefill {stats.tokens} at {output.rate_text(prefill_rate)} tok/s",
         f"first token after {reply.ttft_us / 1e3:,.0f} ms" if reply.ttft_us is not None else "no token",
         f"{engine.mode}, barriers {engine.barriers}, {'fused' if engine.fusion else 'not fused'}",
@@ -158,7 +118,7 @@ def _to_json(
             **dataclasses.asdict(sampling),
         },
         "prompt_ids": [int(id_) for id_ in fed_ids],
-        "ids": reply.ids,
+        "ids": [token.id for token in reply.tokens],
         "text": reply.text,
         "finish_reason": session.finish_reason,
         "prefill": {

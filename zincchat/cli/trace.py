@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +11,11 @@ from zincchat.cli import options, output
 from zincchat.cli.errors import Invocation
 from zincchat.cli.loading import interruptible, open_engine
 from zincchat.cli.messages import prompt_ids, read_input
+from zincchat.cli.reply import Reply, generate_reply, reply_options
 from zincchat.cli.resolve import resolve_model
 
 if TYPE_CHECKING:
-    from engine import Engine, Sampling, Token
+    from engine import Engine
 
 
 @click.command()
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 @options.model_options
 @options.mode_options
 @options.sampling_options
-@click.option("--max-tokens", type=click.IntRange(min=1), default=64, show_default=True, metavar="N")
-@click.option("--ignore-eos", is_flag=True, help="Do not stop at the model's end token.")
+@reply_options(max_tokens=64)
 @click.option(
     "--stamp-every",
     type=click.IntRange(min=0),
@@ -54,37 +53,17 @@ def trace(invocation: Invocation, /, **values: Any) -> None:
         if engine.stamp_every:
             engine.request_stamps()  # waits until the stamped kernels are built
         with interruptible() as cancel:
-            tokens = _generate(engine, ids, sampling, values, cancel)
-            if tokens:  # of an interrupted reply too
-                metadata = {**output.provenance(engine, invocation.command), "text": _text(tokens)}
-                file.write(json.dumps(chrome_trace(tokens, metadata), allow_nan=False))
+            reply = generate_reply(engine.session(), ids, sampling, values, cancel)
+            if reply.tokens:  # of an interrupted reply too
+                metadata = {**output.provenance(engine, invocation.command), "text": reply.text}
+                file.write(json.dumps(chrome_trace(reply.tokens, metadata), allow_nan=False))
                 file.commit()
-        click.echo(_summary(engine, tokens, values["out"]), err=True)
+        click.echo(_summary(engine, reply, values["out"]), err=True)
 
 
-def _generate(
-    engine: Engine, ids: list[int], sampling: Sampling, values: dict[str, Any], cancel: threading.Event
-) -> list[Token]:
-    """The reply's tokens; its text goes to stdout as it comes."""
-    session = engine.session()
-    session.prefill(ids, cancel=cancel)
-    tokens: list[Token] = []
-    for token in session.generate(
-        sampling, max_tokens=values["max_tokens"], ignore_eos=values["ignore_eos"], cancel=cancel
-    ):
-        tokens.append(token)
-        output.write_text(token.text)
-    if tokens and not tokens[-1].text.endswith("\n"):
-        output.write_text("\n")
-    return tokens
-
-
-def _text(tokens: list[Token]) -> str:
-    return "".join(token.text for token in tokens)
-
-
-def _summary(engine: Engine, tokens: list[Token], out: str) -> str:
+def _summary(engine: Engine, reply: Reply, out: str) -> str:
     """One line for stderr."""
+    tokens = reply.tokens
     if not tokens:
         return "the model ended its reply at once: nothing to trace"
     stamped = sum(token.timing.kernels_us is not None for token in tokens)
@@ -92,7 +71,7 @@ def _summary(engine: Engine, tokens: list[Token], out: str) -> str:
     known = [deviation for deviation in deviations if deviation is not None]
     parts = [
         f"{out}: {len(tokens)} tokens, {stamped} of them with their kernels",
-        f"{output.rate_text(output.decode_rate([token.timing for token in tokens]))} tok/s between stamps",
+        f"{output.rate_text(output.decode_rate(reply.timings))} tok/s between stamps",
         f"CPU and GPU on one axis to {max(known) / 1e3:g} us" if known else "no calibrated timestamps: no common axis",
         output.device_text(engine.device),
         "open it in ui.perfetto.dev",
