@@ -60,8 +60,9 @@ def select_faked_card() -> None:
 def _relaunch(driver: cached_driver.CachedDriver) -> None:
     # sys.executable is not resolved: .venv/bin/python is what makes Python find the virtual environment.
     command = [*driver.prefix(), sys.executable, *sys.orig_argv[1:]]
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by the caller
+            stream.flush()
     try:
         os.execv(command[0], command)
     except OSError as error:

