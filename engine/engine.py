@@ -31,6 +31,7 @@ from engine.weights.load import check_tensors
 
 DEFAULT_CONTEXT = 2048
 _GREEDY = pack_step(Sampling(temperature=0.0))
+_CLOSED = "the engine is closed"
 
 
 class _Build(NamedTuple):
@@ -98,6 +99,7 @@ class Engine:
         check_tensors(file, specs)
         self.context = _context(context, geometry.trained_context)
         self._session: Session | None = None
+        self._closed = False
         self._text_problem: EngineError | None = None
         self._tokenizer, self._template = self._open_text(file, geometry.vocab)
         self.model = describe_model(file, geometry, self._template is not None)
@@ -195,9 +197,12 @@ class Engine:
         return self._need_tokenizer().decode(ids)
 
     def session(self) -> Session:
-        """A new, empty conversation. It takes over the KV cache: an older session must not be used any more."""
+        """A new, empty conversation. It takes over the KV cache: an older session ends."""
+        runtime = self._open_runtime()
+        if self._session is not None:
+            self._session.end("a newer session has taken over the KV cache: prefill that one")
         self._session = Session(
-            self._runtime, self._tokenizer, self.stop_ids, self._settings, self.context, self.model.vocab_size
+            runtime, self._tokenizer, self.stop_ids, self._settings, self.context, self.model.vocab_size
         )
         return self._session
 
@@ -213,12 +218,12 @@ class Engine:
     @property
     def probe_gb_s(self) -> float:
         """Read bandwidth of the device, 1e9 bytes a second; measured at the first request, between replies."""
-        return self._runtime.instruments.probe.gb_s
+        return self._open_runtime().instruments.probe.gb_s
 
     @property
     def queued_gap_us(self) -> float:
         """The GPU's idle time between two buffers queued ahead, us; measured at the first request, between replies."""
-        return self._runtime.instruments.queued_gap_us
+        return self._open_runtime().instruments.queued_gap_us
 
     def token_bytes(self, position: int | None = None) -> dict[str, int]:
         """Bytes that the token fed at ``position`` must read: "weights", "head", "kv", "state" and their "total".
@@ -237,18 +242,21 @@ class Engine:
         ``position`` is where it would be fed; None: where the newest session stands. It runs some seventy times on a
         scratch state, which changes nothing of any session.
         """
-        return self._runtime.measure_bubbles(self._fed_at(position), self._settings(), _GREEDY)
+        return self._open_runtime().measure_bubbles(self._fed_at(position), self._settings(), _GREEDY)
 
     def measure_submit_hint(self, position: int | None = None) -> SubmitHint:
         """Measure what the one-time-submit hint is worth to the GPU, as ``measure_bubbles`` runs a token."""
-        return self._runtime.measure_submit_hint(self._fed_at(position), self._settings(), _GREEDY)
+        return self._open_runtime().measure_submit_hint(self._fed_at(position), self._settings(), _GREEDY)
 
     def request_stamps(self) -> None:
         """Make the next token a stamped one; waits for the stamped kernels if they are still being built."""
-        self._runtime.request_stamps()
+        self._open_runtime().request_stamps()
 
     def close(self) -> None:
-        """Free everything on the device. Closing twice is harmless."""
+        """End the session and free everything on the device. Closing twice is harmless."""
+        if self._session is not None:
+            self._session.end(_CLOSED)
+        self._closed = True
         self._cleanup.close()
 
     def __enter__(self) -> Self:
@@ -266,6 +274,12 @@ class Engine:
         if unknown := sorted(names - set(PASSES)):
             raise EngineError(f"unknown fusion pass {unknown[0]!r}; there is {', '.join(PASSES)}")
         return tuple(name for name in PASSES if name in names)
+
+    def _open_runtime(self) -> Runtime:
+        """What may use the device. EngineError after close: a driver would crash."""
+        if self._closed:
+            raise EngineError(_CLOSED)
+        return self._runtime
 
     def _fed_at(self, position: int | None) -> int:
         if position is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
 from time import perf_counter
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,8 @@ class Session:
     """A conversation in the engine's KV cache.
 
     ``ids`` are those in the cache, ``prefill_stats`` what the last prefill did, ``finish_reason`` why the
-    last reply ended: "stop", "length", "context" or "cancelled", None while it runs.
+    last reply ended: "stop", "length", "context" or "cancelled", None while it runs. A prefill ends a reply that
+    still runs. Once a newer session has the cache, or the engine is closed, only these figures are left.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Session:
         self.prefill_stats = PrefillStats(0, 0, 0.0)
         self.finish_reason: str | None = None
         self._logits_ready = False
+        self._ended: str | None = None
+        self._reply: ref[Generator[Token, None, None]] | None = None  # weak: dropping the generator ends the reply
 
     @property
     def position(self) -> int:
@@ -80,6 +84,7 @@ class Session:
         ``progress(done_tokens, total_tokens)`` counts those fed. Raise EngineError if the prompt is empty,
         has ids beyond the vocabulary or is longer than the context, and Cancelled when ``cancel`` was set.
         """
+        self._need_cache()
         prefill = self._runtime.prefill
         ids = [int(i) for i in ids]
         if not ids:
@@ -90,6 +95,7 @@ class Session:
             )
         if min(ids) < 0 or max(ids) >= self._vocab_size:
             raise EngineError(f"the prompt has an id outside the vocabulary of {self._vocab_size}")
+        self._end_reply()
         start = perf_counter()
         kept = min(_common_prefix(self.ids, ids), len(ids) - 1)
         del self.ids[kept:]
@@ -119,14 +125,37 @@ class Session:
         With ``ignore_eos`` end tokens are ordinary ones. Each token is one step of the engine's current mode;
         settings are read before each. Raise EngineError unless a prefill came before.
         """
+        self._need_cache()
         if not self._logits_ready:
             raise EngineError("generate needs a prefill before it")
         if max_tokens < 1:
             raise EngineError(f"max_tokens is {max_tokens}; it must be 1 or more")
         self._logits_ready = False
-        return self._generate(sampling, max_tokens, ignore_eos, cancel)
+        reply = self._generate(sampling, max_tokens, ignore_eos, cancel)
+        self._reply = ref(reply)
+        return reply
 
-    def _generate(self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None) -> Iterator[Token]:
+    def end(self, reason: str) -> None:
+        """End a reply that still runs, and refuse prefill and generate from now on: EngineError(reason)."""
+        self._end_reply()
+        self._ended = self._ended or reason
+
+    def _end_reply(self) -> None:
+        reply = self._reply() if self._reply is not None else None
+        if reply is None:
+            return
+        try:
+            reply.close()
+        except ValueError as error:  # its next token is being made now
+            raise EngineError("a reply is being generated in another thread: cancel it and wait for its end") from error
+
+    def _need_cache(self) -> None:
+        if self._ended is not None:
+            raise EngineError(self._ended)
+
+    def _generate(
+        self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None
+    ) -> Generator[Token, None, None]:
         stream = TextStream(self._tokenizer) if self._tokenizer else None
         held: Token | None = None  # its last character is incomplete: only the next token, or the end, tells
         for id, timing, trace in self._steps(sampling, max_tokens, ignore_eos, cancel):

@@ -276,3 +276,86 @@ def test_prompt_chunks_grow_while_they_are_fast_and_shrink_where_they_are_slow(e
     for _ in range(9):
         prefill._adapt(prefill.chunk_tokens, 5.0)
     assert prefill.chunk_tokens == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prefill_ends_a_reply_that_still_runs(engine, mode):
+    engine.mode = mode
+    session = engine.session()
+    session.prefill([5, 6, 7])
+    expected = [token.id for token in session.generate(GREEDY, max_tokens=9, ignore_eos=True)]
+    session = engine.session()
+    session.prefill([5, 6, 7])
+    reply = session.generate(GREEDY, max_tokens=30, ignore_eos=True)
+    for _ in range(4):
+        next(reply)
+    session.prefill([5, 6, 7])
+    assert list(reply) == []
+    assert [token.id for token in session.generate(GREEDY, max_tokens=9, ignore_eos=True)] == expected
+
+
+def test_an_older_session_says_that_a_newer_one_has_the_cache(engine):
+    older = engine.session()
+    older.prefill([5, 6, 7])
+    reply = older.generate(GREEDY, max_tokens=30, ignore_eos=True)
+    next(reply)
+    newer = engine.session()
+    newer.prefill([8, 9])
+    assert list(reply) == []
+    with pytest.raises(EngineError, match="a newer session"):
+        older.prefill([5, 6, 7])
+    with pytest.raises(EngineError, match="a newer session"):
+        older.generate(GREEDY)
+    assert newer.ids == [8, 9]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_closed_engine_says_so_and_keeps_its_figures(tiny_path, mode):
+    engine = Engine.open(tiny_path, context=64, mode=mode)
+    session = engine.session()
+    session.prefill([5, 6, 7])
+    reply = session.generate(GREEDY, max_tokens=30, ignore_eos=True)
+    for _ in range(4):
+        next(reply)
+    engine.close()
+    engine.close()
+    assert list(reply) == []
+    assert session.position >= 6
+    assert engine.recordings > 0
+    for call in (
+        lambda: session.prefill([1]),
+        lambda: session.generate(GREEDY),
+        engine.session,
+        engine.request_stamps,
+        engine.measure_bubbles,
+        engine.measure_submit_hint,
+        lambda: engine.probe_gb_s,
+        lambda: engine.queued_gap_us,
+    ):
+        with pytest.raises(EngineError, match="the engine is closed"):
+            call()
+
+
+def test_a_reply_in_another_thread_is_not_cut_off_by_close(tiny_path):
+    with Engine.open(tiny_path, context=512) as engine:
+        session = engine.session()
+        session.prefill([5, 6, 7])
+        inside, go_on = threading.Event(), threading.Event()
+        settings = session._settings
+
+        def wait():
+            inside.set()
+            go_on.wait(10)
+            return settings()
+
+        session._settings = wait
+        ids = []
+        reply = session.generate(GREEDY, max_tokens=3, ignore_eos=True)
+        thread = threading.Thread(target=lambda: ids.extend(token.id for token in reply))
+        thread.start()
+        inside.wait(10)
+        with pytest.raises(EngineError, match="in another thread"):
+            engine.close()
+        go_on.set()
+        thread.join(10)
+        assert len(ids) == 3
