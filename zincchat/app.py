@@ -74,14 +74,14 @@ class ChatApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: Esc must not wait behind other keys, and the text area has a use of its own for F6.
         Binding("f1", "do('help')", "Help", key_display="F1", priority=True),
+        Binding("escape", "do('stop')", "Stop", key_display="Esc", priority=True),
         Binding("f2,ctrl+o", "do('mode')", "Mode", key_display="F2", priority=True),
         Binding("f3,ctrl+t", "do('fusion')", "Fusion", key_display="F3", priority=True),
         Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4", priority=True),
         Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5", priority=True),
         Binding("f6", "do('timeline')", "Timeline", key_display="F6", priority=True),
-        Binding("f8,ctrl+s", "do('freeze')", "Freeze", key_display="F8", priority=True),
+        Binding("f8,ctrl+s", "do('freeze')", "Freeze", show=False, priority=True),
         Binding("f9,ctrl+g", "do('scale')", "Scale", show=False, priority=True),
-        Binding("escape", "do('stop')", "Stop", key_display="Esc", priority=True),
         Binding("ctrl+n", "do('new')", "New chat", show=False, priority=True),
         Binding("ctrl+r", "do('regen')", "Regenerate", show=False, priority=True),
     ]

@@ -111,7 +111,9 @@ class Commands:
         panel = self._app.panel
         panel.set_preset(argument or following)
         if panel.preset in ("panel", "full") and not panel.roomy:
-            self.message = f"{panel.preset}: needs {PANEL_MIN_COLUMNS} columns and {PANEL_MIN_ROWS} rows, so one line"
+            self.message = (
+                f"this takes {PANEL_MIN_COLUMNS} columns and {PANEL_MIN_ROWS} rows: one line is shown instead"
+            )
         return ""
 
     def _measure(self, argument: str) -> str:

@@ -15,6 +15,7 @@ from tests.zincchat.fake_engine import ANSWER
 from zincchat.chat.slash import COMMANDS
 from zincchat.engine_thread import EngineThread
 from zincchat.options import ChatOptions
+from zincchat.screens import help
 from zincchat.screens.help import HelpScreen
 from zincchat.widgets.load_line import LoadLine
 from zincchat.widgets.prompt import Prompt
@@ -285,6 +286,7 @@ async def test_help_explains_keys_and_figures_and_leaves() -> None:
         await chat.pilot.press("f1")
         await chat.pilot.pause()
         assert isinstance(chat.app.screen, HelpScreen)
+        assert [name for name, _ in help.MODES] == list(MODES)
         await chat.pilot.press("escape")
         await chat.pilot.pause()
         assert not isinstance(chat.app.screen, HelpScreen)

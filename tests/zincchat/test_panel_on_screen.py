@@ -146,7 +146,7 @@ async def test_narrow_terminals_and_presets_choose_the_form() -> None:
         assert re.search(r"\d+/2048", line)
         await chat.enter("/panel full")
         assert form(chat) == (False, True)
-        assert "needs 100 columns and 28 rows" in chat.status
+        assert "takes 100 columns and 28 rows" in chat.status
     async with chatting(options=ChatOptions(panel="off")) as chat:
         assert form(chat) == (False, False)
 

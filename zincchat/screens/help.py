@@ -37,9 +37,17 @@ FIGURES = (
     ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
     ("TTFT", "time to first token: from sending the message to its first token, prefill included"),
     ("prefill", "prompt tokens fed a second; kept ones were in the KV cache already"),
+    ("starved", "GPU idle beyond what two submissions queued ahead leave too: what the CPU has to answer for"),
+    ("record", "thread time to record a command buffer (pipelined: its ring of four); median of those recorded"),
     (
-        "GB/s of weights alone",
-        "bytes of weights a token reads, over the median period; KV cache and activations are not counted",
+        "at native cost",
+        "an estimate: the same dispatches from C, 0.2 us each on RADV; the rest is Python, not Vulkan",
+    ),
+    ("GB/s", "bytes a token must read (weights and KV cache at this position) over the median period"),
+    ("streaming floor", "tokens a second of doing nothing but read those bytes, at the read bandwidth measured here"),
+    (
+        "▶",
+        "what a token waits for: CPU or barriers, from a tenth of its period on, else the bus, from 70% of it on",
     ),
     ("a → b, ×", "median period before and after the last change of a setting, and how many times faster or slower"),
     ("re-recorded", "tokens since that change for which a command buffer was recorded"),
@@ -48,6 +56,21 @@ FIGURES = (
         "resident memory of this process; bytes allocated on the device (on a software device, part of the former)",
     ),
     ("process CPU", "of this process over all its threads: 100% is one core"),
+)
+MODES = (
+    ("rerecord", "build and record every token, submit, wait: the article's today"),
+    ("overlap", "the same, but the next token is recorded while the GPU runs this one"),
+    ("reuse", "record once, patch the parameters, submit again, wait"),
+    ("pipelined", "several recordings submitted ahead; the GPU feeds itself, the CPU reads behind it"),
+)
+ARTICLE = (
+    ("article", "modelled there, never measured, for Qwen3.5-9B on an RX 9070 XT"),
+    ("this device", "medians of the newest 64 tokens under the present setting, and their share of the token"),
+    ("dispatch + barriers", "what the GPU lost, whoever caused it: GPU idle and bubbles"),
+    ("submission edges", "a stamped token's GPU time before its first kernel and after its last"),
+    ("unexplained", "what none of these accounts for; negative where the stamps themselves cost time"),
+    ("tok/s", "each remedy on top of those above it and × its gain; – where that setting has not run yet"),
+    ("a ≤ b ≤ c", "bubbles by the clock in the kernels, between two bounds found without it, ± half of 95% intervals"),
 )
 BARS = (
     ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
@@ -71,7 +94,7 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss", "Close", key_display="Esc")]
 
     def compose(self) -> ComposeResult:
-        """Four tables."""
+        """Six tables."""
         with VerticalScroll(id="help"):
             commands = [
                 (f"/{c.name} {c.argument}".strip(), f"{c.help}  [{c.keys}]" if c.keys else c.help) for c in COMMANDS
@@ -79,8 +102,10 @@ class HelpScreen(ModalScreen[None]):
             for title, rows in (
                 ("Typing", TYPING),
                 ("Commands  [keys]", commands),
+                ("Modes (F2)", MODES),
                 ("A bar, from left to right", BARS),
                 ("Figures", FIGURES),
+                ("The full panel (F5)", ARTICLE),
             ):
                 yield Static(title, classes="title", markup=False)
                 yield Static(_table(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zincchat.panel.bar import cells, parts
 from zincchat.panel.cpu_time import host_work_us
+from zincchat.panel.judgement import judge
 from zincchat.panel.units import ms, rate
 from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.palette import coloured
@@ -57,4 +58,6 @@ class PanelLine(LineView):
         segment = view.history.current
         if segment and segment.bubbles_us:
             pieces.append([(f"bubbles {ms(segment.bubbles_us[-1])}◇", "")])
+        if segment and (found := judge(view, segment)):
+            pieces.append([(f"▶ {found.kind}", "magenta")])
         return pieces
