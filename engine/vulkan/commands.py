@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.program.op import Op
 from engine.vulkan.api import NULL, UINT64_MAX, check, device_function, ffi, lib
 from engine.vulkan.device import Device
-from engine.vulkan.memory import Slice
+
+if TYPE_CHECKING:
+    from engine.program.op import Op
+    from engine.vulkan.memory import Slice
 
 ONE_TIME_SUBMIT = 1
 _RESULT_64, _RESULT_WAIT = 1, 2

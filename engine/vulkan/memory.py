@@ -1,4 +1,4 @@
-"""Device memory: slices cut from a few large buffers, and the way data gets into and out of them."""
+"""Device memory: slices cut from a few large buffers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy.typing as npt
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, UINT64_MAX, VulkanError, check, ffi, lib
 from engine.vulkan.device import Device
+from engine.vulkan.staging import Staging
 
 ALIGNMENT = 256  # the largest minStorageBufferOffsetAlignment the specification allows
 _BLOCK_BYTES = 64 << 20
-_STAGING_BYTES = 32 << 20
 _USAGE = 0x20 | 0x1 | 0x2 | 0x20000  # STORAGE_BUFFER, TRANSFER_SRC, TRANSFER_DST, SHADER_DEVICE_ADDRESS
 _LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8
 
@@ -72,7 +72,7 @@ class Memory:
         properties = ffi.new("VkPhysicalDeviceMemoryProperties*")
         lib.vkGetPhysicalDeviceMemoryProperties(device.physical, properties)
         self._types = [properties.memoryTypes[i].propertyFlags for i in range(properties.memoryTypeCount)]
-        self._staging: _Staging | None = None
+        self._staging: Staging | None = None
 
     def allocate(self, size: int, kind: str = "device", constant: bool = False) -> Slice:
         """A slice of ``size`` bytes, aligned to 256, with anything in it. EngineError when memory is out."""
@@ -120,7 +120,7 @@ class Memory:
             target.host()[: source.size] = source
             return
         if self._staging is None:
-            self._staging = _Staging(self)
+            self._staging = Staging(self)
         self._staging.write(target, source)
 
     def flush(self) -> None:
@@ -134,7 +134,7 @@ class Memory:
         if source.pointer is not None:
             return source.host().copy()
         if self._staging is None:
-            self._staging = _Staging(self)
+            self._staging = Staging(self)
         return self._staging.read(source)
 
     def close(self) -> None:
@@ -206,84 +206,3 @@ class Memory:
         address = lib.vkGetBufferDeviceAddress(handle, address_info)
         self.allocated_bytes += size
         return _Block(buffer[0], memory[0], size, int(address), pointer)
-
-
-class _Staging:
-    """Two host-visible buffers that take turns, so that filling one overlaps the copy of the other."""
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory, self.device = memory, memory.device
-        self.blocks = [memory._create_block(_STAGING_BYTES, "upload") for _ in range(2)]
-        self.back = memory._create_block(_STAGING_BYTES, "readback")
-        handle = self.device.handle
-        pool = ffi.new("VkCommandPool*")
-        create = ffi.new(
-            "VkCommandPoolCreateInfo*", {"sType": 39, "flags": 2, "queueFamilyIndex": self.device.queue_family}
-        )
-        check(lib.vkCreateCommandPool(handle, create, NULL, pool), "creating a command pool")
-        self.pool = pool[0]
-        allocate = ffi.new(
-            "VkCommandBufferAllocateInfo*", {"sType": 40, "commandPool": self.pool, "commandBufferCount": 2}
-        )
-        self.commands = ffi.new("VkCommandBuffer[2]")
-        check(lib.vkAllocateCommandBuffers(handle, allocate, self.commands), "allocating command buffers")
-        self.fences = ffi.new("VkFence[2]")
-        signaled = ffi.new("VkFenceCreateInfo*", {"sType": 8, "flags": 1})
-        for index in range(2):
-            fence = ffi.new("VkFence*")
-            check(lib.vkCreateFence(handle, signaled, NULL, fence), "creating a fence")
-            self.fences[index] = fence[0]
-        self.turn = 0
-
-    def write(self, target: Slice, source: npt.NDArray[np.uint8]) -> None:
-        for start in range(0, source.size, _STAGING_BYTES):
-            part = source[start : start + _STAGING_BYTES]
-            turn, self.turn = self.turn, self.turn ^ 1
-            self._wait(turn)
-            block = self.blocks[turn]
-            assert block.pointer is not None
-            ctypes.memmove(block.pointer, part.ctypes.data, part.size)
-            self._copy(turn, block.buffer, 0, target.buffer, target.offset + start, part.size)
-
-    def read(self, source: Slice) -> npt.NDArray[np.uint8]:
-        self.flush()
-        result = np.empty(source.size, np.uint8)
-        assert self.back.pointer is not None
-        for start in range(0, source.size, _STAGING_BYTES):
-            size = min(_STAGING_BYTES, source.size - start)
-            self._copy(0, source.buffer, source.offset + start, self.back.buffer, 0, size)
-            self._wait(0)
-            ctypes.memmove(result.ctypes.data + start, self.back.pointer, size)
-        return result
-
-    def flush(self) -> None:
-        for turn in range(2):
-            self._wait(turn)
-
-    def close(self) -> None:
-        handle = self.device.handle
-        for fence in self.fences:
-            lib.vkDestroyFence(handle, fence, NULL)
-        lib.vkDestroyCommandPool(handle, self.pool, NULL)
-        for block in (*self.blocks, self.back):
-            self.memory._free(block)
-
-    def _wait(self, turn: int) -> None:
-        check(lib.vkWaitForFences(self.device.handle, 1, self.fences + turn, 1, UINT64_MAX), "waiting for a copy")
-
-    def _copy(self, turn: int, source: Any, source_offset: int, target: Any, target_offset: int, size: int) -> None:
-        check(lib.vkResetFences(self.device.handle, 1, self.fences + turn), "resetting a fence")
-        commands = self.commands[turn]
-        begin = ffi.new("VkCommandBufferBeginInfo*", {"sType": 42, "flags": 1})
-        check(lib.vkBeginCommandBuffer(commands, begin), "recording a copy")
-        region = ffi.new("VkBufferCopy*", {"srcOffset": source_offset, "dstOffset": target_offset, "size": size})
-        lib.vkCmdCopyBuffer(commands, source, target, 1, region)
-        # to the kernels of later submissions, and to the host
-        after = ffi.new(
-            "VkMemoryBarrier*", {"sType": 46, "srcAccessMask": 0x1000, "dstAccessMask": 0x20 | 0x40 | 0x2000}
-        )
-        lib.vkCmdPipelineBarrier(commands, 0x1000, 0x800 | 0x4000, 0, 1, after, 0, NULL, 0, NULL)
-        check(lib.vkEndCommandBuffer(commands), "recording a copy")
-        buffers = ffi.new("VkCommandBuffer[]", [commands])
-        submit = ffi.new("VkSubmitInfo*", {"sType": 4, "commandBufferCount": 1, "pCommandBuffers": buffers})
-        check(lib.vkQueueSubmit(self.device.queue, 1, submit, self.fences[turn]), "submitting a copy")
