@@ -20,6 +20,7 @@ from engine.profile import traffic
 from engine.profile.bubble_meter import FEW_ROUNDS
 from engine.profile.choose import choice_key, remember, remembered
 from engine.profile.instruments import Instruments, SubmitHint
+from engine.profile.kernel_clock import kernel_clock
 from engine.profile.report import BubbleReport
 from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
@@ -29,7 +30,6 @@ from engine.program.lower import Lowering
 from engine.program.matrix import layout
 from engine.progress import Progress
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
-from engine.vulkan.clocks import kernel_clock
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory

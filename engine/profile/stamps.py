@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.profile.kernel_clock import KernelClock
 from engine.program.op import PIECES, Op
-from engine.vulkan.clocks import KernelClock
 from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Kernels
 

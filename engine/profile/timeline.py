@@ -1,7 +1,7 @@
 """A token's timeline: the host's steps, the GPU's work and, of a stamped token, each kernel, on one time axis.
 
 The axis is the host's: perf_counter_ns. Device time gets there by the calibrated timestamps, and the clock
-that kernels read gets to device time by its measured offset (engine.vulkan.clocks).
+that kernels read gets to device time by its measured offset (engine.profile.kernel_clock).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from engine.decode.program import DecodeProgram, Settings
 from engine.decode.step import Lap
+from engine.profile.kernel_clock import KernelClock
 from engine.vulkan.calibration import HostAxis
-from engine.vulkan.clocks import KernelClock
 
 
 class KernelSpan(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from time import perf_counter_ns
 
 from engine.decode.step import STEPS, Step
+from engine.profile.kernel_clock import KernelClock
 from engine.profile.records import TokenTiming
 from engine.profile.stamps import account, span_us
 from engine.profile.timeline import TokenTrace, causal_axis, place
 from engine.vulkan.calibration import Calibration, HostAxis
-from engine.vulkan.clocks import KernelClock
 
 
 class TokenClock:

@@ -13,10 +13,10 @@ import pytest
 
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_meter import BubbleMeter
+from engine.profile.kernel_clock import kernel_clock
 from engine.profile.report import BubbleReport
 from engine.program.op import Op
 from engine.vulkan import shaders
-from engine.vulkan.clocks import kernel_clock
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.shader_path import shader_root
 from tests.engine.gpu import Gpu

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine.decode.program import DecodeProgram
+from engine.profile.kernel_clock import KernelClock
 from engine.profile.timeline import causal_axis, place
-from engine.vulkan.clocks import KernelClock
 from tests.made_traces import made_trace
 from tests.zincchat.cli.fake_engine import timing
 

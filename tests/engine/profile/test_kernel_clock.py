@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from engine.profile.kernel_clock import KernelClock, kernel_clock
 from engine.program.op import Op
-from engine.vulkan.clocks import KernelClock, kernel_clock
 from tests.engine.gpu import Gpu
 
 
