@@ -9,12 +9,12 @@ from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
 from engine.profile.article import PieceRow, RemedyRow, RunMedians, RunSettings, piece_rows, remedy_rows
+from engine.profile.bubble_report import BubbleReport, starved_us, unexplained_us
 from engine.profile.chrome_trace import chrome_trace
 from engine.profile.export import export_suffix, export_text
 from engine.profile.instruments import SubmitHint
 from engine.profile.native_record import native_record_us
 from engine.profile.records import TokenTiming
-from engine.profile.report import BubbleReport, starved_us, unexplained_us
 from engine.profile.timeline import KernelSpan, TokenTrace
 from engine.profile.traffic import floor_fraction, floor_tok_s
 from engine.profile.verdict import Verdict, verdict

@@ -15,8 +15,8 @@ from engine.decode.state import pack_step
 from engine.errors import EngineError
 from engine.info import describe_model, sampling_defaults
 from engine.models import architecture
+from engine.profile.bubble_report import BubbleReport
 from engine.profile.instruments import SubmitHint
-from engine.profile.report import BubbleReport
 from engine.program.fusion import PASSES
 from engine.program.schedule import BARRIERS
 from engine.progress import Progress, no_progress
@@ -147,11 +147,6 @@ class Engine:
     @fusion.setter
     def fusion(self, value: bool | Iterable[str]) -> None:
         self._passes = self._chosen_passes(value)
-
-    @property
-    def fusion_passes(self) -> tuple[str, ...]:
-        """The fusion passes in use, of FUSION_PASSES."""
-        return self._passes
 
     @property
     def device_bytes(self) -> int:

@@ -18,10 +18,10 @@ from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
 from engine.profile import traffic
 from engine.profile.bubble_meter import FEW_ROUNDS
+from engine.profile.bubble_report import BubbleReport
 from engine.profile.choose import choice_key, remember, remembered
 from engine.profile.instruments import Instruments, SubmitHint
 from engine.profile.kernel_clock import kernel_clock
-from engine.profile.report import BubbleReport
 from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations

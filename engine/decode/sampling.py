@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from engine.errors import EngineError
 
@@ -36,6 +36,3 @@ class Sampling:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise EngineError(f"{name} is {value}; it must be between {low} and {high}")
-
-
-SAMPLING_FIELDS = tuple(field.name for field in fields(Sampling))

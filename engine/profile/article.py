@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.profile.report import unexplained_us
+from engine.profile.bubble_report import unexplained_us
 
 RECORD_MS, BARRIERS_MS = 3.0, 4.0  # the two halves of what the article calls overhead
 ARTICLE_MS: Mapping[str, float] = {

@@ -23,9 +23,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from engine.decode.program import DecodeProgram, Settings
+from engine.profile.bubble_report import BubbleReport
 from engine.profile.interleave import interleaved, median_error
 from engine.profile.kernel_clock import KernelClock
-from engine.profile.report import BubbleReport
 from engine.profile.stamps import Stamps, account, span_us
 from engine.program.op import PIECES, Op
 from engine.vulkan.commands import CommandBuffer

@@ -9,12 +9,12 @@ from functools import cached_property
 
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import ROUNDS, BubbleMeter
+from engine.profile.bubble_report import BubbleReport
 from engine.profile.choose import choose
 from engine.profile.interleave import interleaved, median_error, run_us
 from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
-from engine.profile.report import BubbleReport
 from engine.profile.scratch import Scratch
 from engine.program.fusion import PASSES
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer

@@ -13,8 +13,8 @@ from engine.profile.article import (
     piece_rows,
     remedy_rows,
 )
+from engine.profile.bubble_report import starved_us, unexplained_us
 from engine.profile.native_record import native_record_us
-from engine.profile.report import starved_us, unexplained_us
 
 PIECES = {"weights": 400.0, "kv": 20.0, "small": 60.0, "head": 20.0}
 RUN = RunMedians(1000.0, 300.0, 150.0, 10.0, PIECES)

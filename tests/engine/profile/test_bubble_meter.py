@@ -13,8 +13,8 @@ import pytest
 
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_meter import BubbleMeter
+from engine.profile.bubble_report import BubbleReport
 from engine.profile.kernel_clock import kernel_clock
-from engine.profile.report import BubbleReport
 from engine.program.op import Op
 from engine.vulkan import shaders
 from engine.vulkan.commands import CommandBuffer

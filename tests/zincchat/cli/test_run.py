@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from engine import TokenTiming
-from engine.decode.sampling import SAMPLING_FIELDS
 from tests.zincchat.cli.conftest import Outcome
 from tests.zincchat.cli.fake_engine import MODEL_SAMPLING, REPLY, FakeEngine, FakeSession
 
@@ -127,7 +127,7 @@ def test_json_has_the_documented_names(zincchat: Zincchat) -> None:
     assert report["model"] == "Fake-1M"
     assert report["versions"]["vulkan_api"] == "1.4.354"
     assert report["command"] == "zincchat run Hi --json --seed 7 --mode rerecord"
-    assert set(SAMPLING_FIELDS) < set(report["settings"])
+    assert set(dataclasses.asdict(MODEL_SAMPLING)) < set(report["settings"])
     assert report["settings"]["seed"] == 7
     assert report["settings"]["mode"] == "rerecord"
     assert report["prompt_ids"] == FakeEngine.last.prompts[0]
