@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import AtomicFile, EngineError, chrome_trace, export_suffix, export_text
-from zincchat.cli.output import provenance
+from zincchat.provenance import provenance
 
 if TYPE_CHECKING:
     from engine import Token

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from engine import DRY_RUN_SHAPES, DryRun, KernelStatistics, compile_and_record, native_record_us
 from zincchat.cli.errors import Invocation, run_guarded
 from zincchat.cli.output import print_json, write_text
-from zincchat.cli.versions import versions
+from zincchat.provenance import versions
 
 _PROGRAM_COLUMNS = (
     "fusion", "barriers", "dispatches", "barrier count", "build us", "build us/op",

@@ -14,7 +14,7 @@ from zincchat.bench.remedies import remedies
 from zincchat.bench.setting import Setting
 from zincchat.bench.statistics import coverage, spread
 from zincchat.catalogue import CATALOGUE
-from zincchat.cli.output import provenance
+from zincchat.provenance import provenance
 
 if TYPE_CHECKING:
     from engine import Engine

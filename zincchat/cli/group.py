@@ -13,7 +13,7 @@ from zincchat.cli.devices import devices
 from zincchat.cli.models import models
 from zincchat.cli.run import run
 from zincchat.cli.trace import trace
-from zincchat.cli.versions import package_version
+from zincchat.provenance import package_version
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -7,11 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zincchat.cli.versions import versions
-
 if TYPE_CHECKING:
-    from engine import DeviceInfo, Engine, TokenTiming
-    from zincchat.engine_events import Loaded
+    from engine import DeviceInfo, TokenTiming
 
 # What a terminal would act on instead of showing: all C0 and C1 controls but tab and newline.
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
@@ -59,19 +56,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequenc
 def device_text(device: DeviceInfo) -> str:
     """The device's name; a software one is called so, because its "GPU" is this computer's CPU."""
     return f"{device.name} (software: runs on the CPU)" if device.is_software else device.name
-
-
-def provenance(engine: Engine | Loaded, command: str) -> dict[str, Any]:
-    """The JSON fields that say what a measurement was made with."""
-    return {
-        "device": engine.device.name,
-        "driver": engine.device.driver,
-        "software_device": engine.device.is_software,
-        "model": engine.model.name,
-        "quantisation": engine.model.quantisation,
-        "versions": versions(engine.device.api_version),
-        "command": command,
-    }
 
 
 def decode_rate(timings: Sequence[TokenTiming]) -> float | None:

@@ -15,6 +15,7 @@ from zincchat.cli.loading import interruptible, open_engine
 from zincchat.cli.messages import prompt_ids, read_input
 from zincchat.cli.reply import Reply, generate_reply, reply_options
 from zincchat.cli.resolve import resolve_model
+from zincchat.provenance import provenance
 
 if TYPE_CHECKING:
     from engine import Engine, Sampling, Session, TokenTiming
@@ -106,7 +107,7 @@ def _to_json(
 ) -> dict[str, Any]:
     stats = session.prefill_stats
     return {
-        **output.provenance(engine, invocation.command),
+        **provenance(engine, invocation.command),
         "settings": {
             "mode": engine.mode,
             "fusion": engine.fusion,

@@ -13,6 +13,7 @@ from zincchat.cli.loading import interruptible, open_engine
 from zincchat.cli.messages import prompt_ids, read_input
 from zincchat.cli.reply import Reply, generate_reply, reply_options
 from zincchat.cli.resolve import resolve_model
+from zincchat.provenance import provenance
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -55,7 +56,7 @@ def trace(invocation: Invocation, /, **values: Any) -> None:
         with interruptible() as cancel:
             reply = generate_reply(engine.session(), ids, sampling, values, cancel)
             if reply.tokens:  # of an interrupted reply too
-                metadata = {**output.provenance(engine, invocation.command), "text": reply.text}
+                metadata = {**provenance(engine, invocation.command), "text": reply.text}
                 file.write(json.dumps(chrome_trace(reply.tokens, metadata), allow_nan=False))
                 file.commit()
         click.echo(_summary(engine, reply, values["out"]), err=True)

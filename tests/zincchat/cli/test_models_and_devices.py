@@ -10,7 +10,7 @@ import pytest
 from engine import MODES, EngineError
 from tests.zincchat.cli.conftest import Outcome
 from zincchat.catalogue import CATALOGUE, CatalogueModel
-from zincchat.cli.versions import package_version
+from zincchat.provenance import package_version
 from zincchat.setup.errors import SetupError
 
 Zincchat = Callable[..., Outcome]

