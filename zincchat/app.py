@@ -236,8 +236,8 @@ class ChatApp(App[None]):
         self.reply = None
         self.refresh_bindings()
 
-    def _take_back(self) -> None:
-        """Undo sending the newest message: its text returns to the prompt, or to the history if that is in use."""
+    def _take_back(self) -> bool:
+        """Undo sending the newest message; False where the prompt is in use and its text is in the history only."""
         if self.reply is not None:
             self.reply.remove()
         self.reply = self.last_reply = None
@@ -245,8 +245,10 @@ class ChatApp(App[None]):
         text = self.conversation.take_back()
         self.query_one(Transcript).remove_last_question()
         prompt = self.query_one(Prompt)
-        if not prompt.text.strip():
-            prompt.replace_text(text)
+        if prompt.text.strip():
+            return False
+        prompt.replace_text(text)
+        return True
 
     def _drain(self) -> None:
         if not self.is_running:
@@ -307,10 +309,10 @@ class ChatApp(App[None]):
                     f"the context was full: dropped the oldest {what} the model no longer sees", before=reply
                 )
             case ev.TooLong():
-                self._take_back()
+                where = "" if self._take_back() else " (Up brings it back)"
                 self.say(
                     f"that message makes {event.prompt_tokens:,} tokens, the context holds {event.context_tokens:,}: "
-                    "shorten it, or start with a larger --context",
+                    f"shorten it{where}, or start with a larger --context",
                     error=True,
                 )
             case ev.PrefillProgress():

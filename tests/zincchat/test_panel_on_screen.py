@@ -151,6 +151,21 @@ async def test_narrow_terminals_and_presets_choose_the_form() -> None:
         assert form(chat) == (False, False)
 
 
+async def test_any_size_of_terminal_while_a_reply_grows() -> None:
+    async with chatting(repeat=True, token_s=0.02) as chat:
+        await chat.enter("go")
+        await chat.pilot.press("f6")
+        for size in ((20, 5), (140, 42), (3, 2), (140, 10), (1, 1), (57, 60), (200, 60), (100, 28), (12, 3), (120, 40)):
+            await chat.pilot.resize_terminal(*size)
+            await chat.pilot.pause(0.1)
+        side = chat.app.query_one(SidePanel)
+        assert side.display
+        await chat.pilot.resize_terminal(20, 5)
+        side.display = True  # as a terminal may draw it between a resize and the panel's leaving
+        await chat.pilot.pause(0.1)
+        assert chat.app.return_code is None
+
+
 async def test_frozen_figures_stand_still_while_the_chat_goes_on() -> None:
     async with chatting(repeat=True, token_s=0.005) as chat:
         await chat.enter("go")
