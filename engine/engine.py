@@ -20,6 +20,7 @@ from engine.profile.instruments import SubmitHint
 from engine.program.fusion import PASSES
 from engine.program.schedule import BARRIERS
 from engine.progress import Progress, no_progress
+from engine.room import require_room
 from engine.runtime import Runtime
 from engine.session import Session
 from engine.text.template import ChatTemplate
@@ -112,6 +113,8 @@ class Engine:
         vulkan = Device(self._instance, build.device, build.binding, row_kernels=build.row_kernels)
         cleanup.callback(vulkan.close)
         self.device = vulkan.info
+        weight_bytes = sum(file.tensors[spec.name].size_bytes for spec in specs)
+        require_room(self.device, geometry, weight_bytes, self.context)
         progress("device", 1, 1)
         self._runtime = Runtime(vulkan, file, model, geometry, specs, self.context, progress, cleanup)
         self.weight_bytes = self._runtime.weight_bytes
