@@ -137,9 +137,7 @@ def record(
 ) -> Recording:
     """Record a program, or its stamped twin, into ``commands``."""
     stamped = resources.stamps.twin(program.ops, resources.kernels) if twin else None
-    commands.begin(flags)
-    commands.record(stamped.ops if stamped else program.ops, program.barriers)
-    commands.end()
+    commands.record_all(stamped.ops if stamped else program.ops, program.barriers, flags)
     return Recording(commands, program, slot, stamped)
 
 

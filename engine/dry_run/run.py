@@ -143,11 +143,7 @@ def _record(
 ) -> RecordedProgram:
     program = builder.build(bucket, settings, slot)
 
-    def record(flags: int) -> None:
-        commands.begin(flags)
-        commands.record(program.ops, program.barriers)
-        commands.end()
-
+    record = partial(commands.record_all, program.ops, program.barriers)
     works: dict[str, Callable[[], object]] = {
         "build": partial(builder.build, bucket, settings, slot),
         **{mode: partial(record, _FLAGS[mode]) for mode in RECORDED_MODES},

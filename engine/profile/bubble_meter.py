@@ -65,9 +65,7 @@ class BubbleMeter:
             for name, (ops, barriers) in variants.items():
                 commands = recorded[name] = CommandBuffer(self._device)
                 cleanup.callback(commands.close)
-                commands.begin()
-                commands.record(ops, barriers)
-                commands.end()
+                commands.record_all(ops, barriers)
             accounts: list[dict[str, float]] = []
 
             def finished(name: str, elapsed_us: float) -> None:

@@ -80,9 +80,7 @@ class Instruments:
                 if passes not in recorded:
                     commands = recorded[passes] = cleanup.enter_context(closing(CommandBuffer(self._device)))
                     program = self._builder.build(self._builder.bucket(0), Settings("reuse", passes, "needed"), slot)
-                    commands.begin()
-                    commands.record(program.ops, program.barriers)
-                    commands.end()
+                    commands.record_all(program.ops, program.barriers)
                 return run_us(recorded[passes], before)
 
             return choose(PASSES, gpu_us)
@@ -94,17 +92,12 @@ class Instruments:
         with ExitStack() as cleanup:
             once, kept = (cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in range(2))
 
-            def record(commands: CommandBuffer, flags: int) -> None:
-                commands.begin(flags)
-                commands.record(program.ops, program.barriers)
-                commands.end()
-
             def finished(name: str, elapsed_us: float) -> None:
                 if name == "with":
-                    record(once, ONE_TIME_SUBMIT)
+                    once.record_all(program.ops, program.barriers, ONE_TIME_SUBMIT)
 
-            record(once, ONE_TIME_SUBMIT)
-            record(kept, 0)
+            once.record_all(program.ops, program.barriers, ONE_TIME_SUBMIT)
+            kept.record_all(program.ops, program.barriers)
             before = cleanup.enter_context(self._scratch.at(position))
             times = interleaved({"with": once, "without": kept}, before, _HINT_ROUNDS, finished)
         differences = [one - other for one, other in zip(times["with"], times["without"], strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,23 +75,17 @@ def kernel_clock(device: Device, memory: Memory, kernels: Kernels) -> KernelCloc
     kernel = kernels.get("nothing", stamped=True)
     op = Op("clock", kernel, (), (0,), (1, 1, 1))
     op = op.with_kernel(kernel, slots.address.to_bytes(8, "little") + op.push)
-    commands = CommandBuffer(device)
+    with closing(CommandBuffer(device)) as commands:
 
-    def read() -> _Reading:
-        commands.begin(ONE_TIME_SUBMIT)
-        commands.record([op], [False])
-        commands.end()
-        commands.submit()
-        commands.wait()
-        return _Reading(*commands.ticks_ns(), int(slots.host().view(np.uint64)[0]))
+        def read() -> _Reading:
+            commands.record_all([op], [False], ONE_TIME_SUBMIT)
+            commands.run_us()
+            return _Reading(*commands.ticks_ns(), int(slots.host().view(np.uint64)[0]))
 
-    try:
         first = min((read() for _ in range(_READINGS)), key=lambda reading: reading.width_ns)
         time.sleep(_APART_S)
         later = [read() for _ in range(_READINGS)]
-        second = min(later, key=lambda reading: reading.width_ns)
-    finally:
-        commands.close()
+    second = min(later, key=lambda reading: reading.width_ns)
     bits = 64 if max(first.ticks, second.ticks) >> 32 else 32
     ticks = (second.ticks - first.ticks) % (1 << bits)
     if ticks == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -86,7 +87,7 @@ def measure_bandwidth(device: Device, memory: Memory, kernels: Kernels, wanted: 
         try:
             with memory.temporary(size) as source, memory.temporary(4 * invocations) as folds:
                 op = Op("probe", kernels.get("probe_read", defines), (source, folds), (), groups)
-                return Probe(size / _best_ns(device, op, source), size)
+                return Probe(size / (1e3 * _best_us(device, op, source)), size)
         except EngineError:
             if size <= _LEAST_BYTES:
                 raise
@@ -106,37 +107,23 @@ def _sizes(device: Device, memory: Memory, wanted: int) -> Iterator[int]:
 
 def _shape(device: Device, size: int) -> tuple[Defines, tuple[int, int, int], int]:
     """Defines, workgroups and invocations; ``size`` is whole 16 MiB, and so whole workgroups."""
-    if device.row_kernels:
-        width, loads, batch = device.subgroup_size, 1024, 16
-        defines: Defines = {"INVOCATIONS": width, "LOADS": loads, "BATCH": batch}
-    else:
-        width, loads, batch = 256, 64, 8
-        defines = {"INVOCATIONS": width, "LOADS": loads, "BATCH": batch}
+    width, loads, batch = (device.subgroup_size, 1024, 16) if device.row_kernels else (256, 64, 8)
     groups = size // (width * loads * _LOAD_BYTES)
-    return defines, (groups, 1, 1), groups * width
+    return {"INVOCATIONS": width, "LOADS": loads, "BATCH": batch}, (groups, 1, 1), groups * width
 
 
-def _best_ns(device: Device, op: Op, source: Slice) -> float:
+def _best_us(device: Device, op: Op, source: Slice) -> float:
     """The shortest pass after a warm-up."""
-    commands = CommandBuffer(device)
-    times: list[float] = []
-    try:
+    with closing(CommandBuffer(device)) as commands:
         commands.begin(ONE_TIME_SUBMIT)
         commands.fill(source, _PATTERN)
         commands.end()
-        commands.submit()
-        commands.wait()
-        commands.begin()
-        commands.record([op], [False])
-        commands.end()
+        commands.run_us()
+        commands.record_all([op], [False])
+        times: list[float] = []
         started = perf_counter()
         while len(times) <= _LEAST_PASSES or (len(times) <= _MOST_PASSES and perf_counter() - started < _SECONDS):
-            commands.submit()
-            commands.wait()
-            start_ns, end_ns = commands.ticks_ns()
-            times.append(end_ns - start_ns)
-    finally:
-        commands.close()
+            times.append(commands.run_us())
     return min(times[1:])
 
 

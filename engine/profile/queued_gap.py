@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from contextlib import ExitStack, closing
 
 from engine.errors import EngineError
 from engine.program.op import Op
@@ -24,23 +25,18 @@ def queued_gap_us(device: Device, kernels: Kernels, memory: Memory) -> float:
     kernel = kernels.get("nothing")
     op = Op("nothing", kernel, (), (0,), (1, 1, 1))
     # as tokens are: each puts its timestamps into memory after its end
-    first, second = (CommandBuffer(device, memory.allocate(16, "readback")) for _ in range(2))
-    try:
-        second.begin()
-        second.record([op], [False])
-        second.end()
+    with ExitStack() as cleanup:
+        first, second = (
+            cleanup.enter_context(closing(CommandBuffer(device, memory.allocate(16, "readback")))) for _ in range(2)
+        )
+        second.record_all([op], [False])
         dispatches = _FIRST_DISPATCHES
         while dispatches <= _MOST_DISPATCHES:
-            first.begin()
-            first.record([op] * dispatches, [True] * dispatches)
-            first.end()
+            first.record_all([op] * dispatches, [True] * dispatches)
             gaps = [gap for gap in (_gap_us(first, second) for _ in range(1 + _PAIRS)) if gap is not None]
             if len(gaps) > _PAIRS // 2:
                 return statistics.median(gaps)
             dispatches *= 2
-    finally:
-        first.close()
-        second.close()
     raise EngineError("the GPU never had two buffers queued, so the gap between them cannot be measured")
 
 

@@ -82,5 +82,4 @@ class Scratch:
                 commands.copy(item, saved, spans)
             place += saved.size
         commands.end()
-        commands.submit()
-        commands.wait()
+        commands.run_us()

@@ -118,6 +118,12 @@ class CommandBuffer:
             push(commands, kernel.layout, 0x20, 0, kernel.push_bytes, from_buffer(op.push))
             dispatch(commands, *op.groups)
 
+    def record_all(self, ops: Sequence[Op], barriers: Sequence[bool], flags: int = 0) -> None:
+        """Record a whole buffer: ``begin``, the ops, ``end``."""
+        self.begin(flags)
+        self.record(ops, barriers)
+        self.end()
+
     def end(self) -> None:
         """Finish recording: a barrier that makes writes visible to the host, then the end timestamp."""
         self._pipeline_barrier(_COMPUTE_STAGE | _TRANSFER_STAGE, _HOST_STAGE | _BOTTOM, self._host_barrier)
@@ -137,6 +143,13 @@ class CommandBuffer:
         """Block until the buffer has finished, and make it ready for the next submit."""
         check(lib.vkWaitForFences(self.device.handle, 1, self._fences, 1, UINT64_MAX), "waiting for the GPU")
         check(lib.vkResetFences(self.device.handle, 1, self._fences), "resetting a fence")
+
+    def run_us(self) -> float:
+        """Submit, wait and return the GPU time, microseconds."""
+        self.submit()
+        self.wait()
+        start_ns, end_ns = self.ticks_ns()
+        return (end_ns - start_ns) / 1e3
 
     @property
     def finished(self) -> bool:

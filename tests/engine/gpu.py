@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.program.op import Op
-from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.instance import Instance
 from engine.vulkan.memory import Memory, Slice
@@ -49,11 +49,8 @@ class Gpu:
 
     def run(self, *ops: Op) -> None:
         """Run ops in order, a barrier before each, and wait."""
-        self.commands.begin(1)
-        self.commands.record(ops, [True] * len(ops))
-        self.commands.end()
-        self.commands.submit()
-        self.commands.wait()
+        self.commands.record_all(ops, [True] * len(ops), ONE_TIME_SUBMIT)
+        self.commands.run_us()
 
     def dispatch(
         self,
