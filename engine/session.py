@@ -82,7 +82,8 @@ class Session:
 
         ``ids`` is the whole prompt: what it shares with the cache from the start is kept, the rest is fed.
         ``progress(done_tokens, total_tokens)`` counts those fed. Raise EngineError if the prompt is empty,
-        has ids beyond the vocabulary or is longer than the context, and Cancelled when ``cancel`` was set.
+        has ids beyond the vocabulary or is longer than the context, or the model is damaged, and Cancelled when
+        ``cancel`` was set.
         """
         self._need_cache()
         prefill = self._runtime.prefill
@@ -110,8 +111,12 @@ class Session:
             if progress is not None:
                 progress(len(self.ids) - kept, len(ids) - kept)
         self.prefill_stats = PrefillStats(len(ids) - kept, kept, perf_counter() - start)
+        logits = prefill.logits()
+        if not np.isfinite(logits).all():
+            self.ids.clear()
+            raise EngineError("the model's logits are not finite numbers: its weights are damaged: download it again")
         self._logits_ready = True
-        return prefill.logits()
+        return logits
 
     def generate(
         self,

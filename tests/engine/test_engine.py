@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine import FUSION_PASSES, MODES, Cancelled, Engine, EngineError, Sampling
+from engine.weights.gguf import GGUFFile
 from tests.engine import llama_reference
 from tests.engine.tiny_model import write_tiny_llama
 from tests.flipping import generate
@@ -359,3 +360,20 @@ def test_a_reply_in_another_thread_is_not_cut_off_by_close(tiny_path):
         go_on.set()
         thread.join(10)
         assert len(ids) == 3
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_a_damaged_model(tiny_path, tmp_path, value):
+    data = bytearray(tiny_path.read_bytes())
+    with GGUFFile.open(tiny_path) as file:
+        offset = file.tensors["output_norm.weight"].offset
+    data[offset : offset + 4] = np.float32(value).tobytes()
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(data)
+    with Engine.open(damaged, context=64) as engine:
+        session = engine.session()
+        with pytest.raises(EngineError, match="damaged: download it again"):
+            session.prefill([5, 6, 7])
+        with pytest.raises(EngineError, match="needs a prefill"):
+            session.generate(GREEDY)
+        assert session.position == 0

@@ -21,15 +21,7 @@ TOKEN_BYTES = 2 * 2 * 32 * 2 + 16 * 4  # layers, K and V, elements, float16; and
 
 
 def device(kind: str, memory_bytes: int) -> DeviceInfo:
-    return DeviceInfo(
-        index=0,
-        name="Card",
-        kind=kind,
-        driver="",
-        api_version="1.3.0",
-        memory_bytes=memory_bytes,
-        is_software=kind == "cpu",
-    )
+    return DeviceInfo(index=0, name="Card", kind=kind, driver="", api_version="1.3.0", memory_bytes=memory_bytes)
 
 
 @pytest.mark.parametrize(
