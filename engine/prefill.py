@@ -8,14 +8,14 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.state import initial_state
+from engine.decode.state import STATE_BYTES, initial_state
 from engine.models.config import Geometry
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PREFILL_PASSES, fuse
 from engine.program.lower import Buffers, Lowering
 from engine.program.op import Op
 from engine.program.schedule import Scheduler
-from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 from engine.weights.load import Weights
@@ -26,6 +26,7 @@ _FIRST_CHUNK_TOKENS = 16
 # A chunk is one submission: long enough to read the weights seldom, short enough that a cancel is heard in time and
 # that no desktop GPU's watchdog bites.
 _SHORT_S, _LONG_S = 0.1, 0.25
+_KEPT_RECORDINGS = 4
 
 
 def chunk_tokens(row_kernels: bool) -> int:
@@ -55,19 +56,15 @@ class Prefill:
         self._buffers, self._context = buffers, context
         self._most_tokens = chunk_tokens(kernels.device.row_kernels)
         self.chunk_tokens = _FIRST_CHUNK_TOKENS
-        self._commands = CommandBuffer(kernels.device)
+        self._image = memory.allocate(STATE_BYTES, "upload")  # of the state, for the chunk to be fed
+        self._recorded: dict[tuple[int, bool], CommandBuffer] = {}  # by (tokens, last), the latest used at the end
         self.end_ns = 0.0  # device time at which the last chunk ended
 
     def feed(self, ids: Sequence[int], position: int, last: bool) -> None:
         """Put one chunk's ids into the KV cache from ``position``; ``last`` computes the logits after it too."""
-        host_ids = np.asarray(ids, np.uint32)
-        self._memory.write(self._buffers.ids, host_ids)
-        ops = self._ops(len(ids), last)
-        commands = self._commands
-        commands.begin(ONE_TIME_SUBMIT)
-        commands.update(self._buffers.state, initial_state(position, 0, ()))
-        commands.record(*Scheduler().schedule(ops, "needed"))
-        commands.end()
+        self._memory.write(self._buffers.ids, np.asarray(ids, np.uint32))
+        self._memory.write(self._image, np.frombuffer(initial_state(position, 0, ()), np.uint8))
+        commands = self._commands(len(ids), last)
         commands.submit()
         commands.wait()
         start_ns, self.end_ns = commands.ticks_ns()
@@ -78,6 +75,20 @@ class Prefill:
             self.chunk_tokens = min(2 * tokens, self._most_tokens)
         elif seconds > _LONG_S:
             self.chunk_tokens = max(1, min(self.chunk_tokens, tokens) // 2)
+
+    def _commands(self, tokens: int, last: bool) -> CommandBuffer:
+        """A chunk's commands: where it stands is in the state, so that full chunks are recorded once."""
+        commands = self._recorded.pop((tokens, last), None)
+        if commands is None:
+            full = len(self._recorded) == _KEPT_RECORDINGS
+            commands = self._recorded.pop(next(iter(self._recorded))) if full else CommandBuffer(self._kernels.device)
+            ops, barriers = Scheduler().schedule(self._ops(tokens, last), "needed")
+            commands.begin()
+            commands.load(self._image, self._buffers.state)
+            commands.record(ops, barriers)
+            commands.end()
+        self._recorded[tokens, last] = commands
+        return commands
 
     def _ops(self, tokens: int, last: bool) -> list[Op]:
         views = Activations(self._activations, tokens)
@@ -92,5 +103,6 @@ class Prefill:
         return self._memory.read(self._activations.logits).view(np.float32)
 
     def close(self) -> None:
-        """Destroy the command buffer."""
-        self._commands.close()
+        """Destroy the command buffers."""
+        for commands in self._recorded.values():
+            commands.close()

@@ -85,6 +85,11 @@ class CommandBuffer:
         lib.vkCmdUpdateBuffer(self.handle, target.buffer, target.offset, len(data), ffi.from_buffer(data))
         self._pipeline_barrier(_TRANSFER_STAGE, _COMPUTE_STAGE, self._update_barrier)
 
+    def load(self, source: Slice, target: Slice) -> None:
+        """Copy a slice over another of the same size from inside the buffer, visible to later ops."""
+        self.copy(source, target, [(0, 0, target.size)])
+        self._pipeline_barrier(_TRANSFER_STAGE, _COMPUTE_STAGE, self._update_barrier)
+
     def fill(self, target: Slice, word: int) -> None:
         """Set a slice (a multiple of 4 bytes) to a repeated 32-bit word from inside the buffer."""
         lib.vkCmdFillBuffer(self.handle, target.buffer, target.offset, target.size, word)
