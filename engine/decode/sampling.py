@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 from engine.errors import EngineError
 
@@ -25,14 +26,16 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Raise EngineError naming the first field that is out of range."""
-        for name, low, high in (
-            ("temperature", 0.0, 100.0),
-            ("top_k", 0, 2**31 - 1),
-            ("top_p", 0.0, 1.0),
-            ("min_p", 0.0, 1.0),
-            ("repeat_penalty", 0.01, 100.0),
-            ("seed", 0, 2**64 - 1),
+        for name, kind, low, high in (
+            ("temperature", Real, 0.0, 100.0),
+            ("top_k", Integral, 0, 2**31 - 1),
+            ("top_p", Real, 0.0, 1.0),
+            ("min_p", Real, 0.0, 1.0),
+            ("repeat_penalty", Real, 0.01, 100.0),
+            ("seed", Integral, 0, 2**64 - 1),
         ):
             value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise EngineError(f"{name} is {value!r}; it must be a {'whole ' if kind is Integral else ''}number")
             if not low <= value <= high:
                 raise EngineError(f"{name} is {value}; it must be between {low} and {high}")
