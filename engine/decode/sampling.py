@@ -35,7 +35,8 @@ class Sampling:
             ("seed", Integral, 0, 2**64 - 1),
         ):
             value = getattr(self, name)
-            if not isinstance(value, kind):
+            fits: bool = isinstance(value, kind)  # by itself: type checkers take a Real for what cannot be compared
+            if not fits:
                 raise EngineError(f"{name} is {value!r}; it must be a {'whole ' if kind is Integral else ''}number")
             if not low <= value <= high:
                 raise EngineError(f"{name} is {value}; it must be between {low} and {high}")
