@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 from engine.errors import EngineError
+
+_RANGES: tuple[tuple[str, type[Any], float, float], ...] = (
+    ("temperature", Real, 0.0, 100.0),
+    ("top_k", Integral, 0, 2**31 - 1),
+    ("top_p", Real, 0.0, 1.0),
+    ("min_p", Real, 0.0, 1.0),
+    ("repeat_penalty", Real, 0.01, 100.0),
+    ("seed", Integral, 0, 2**64 - 1),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +36,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Raise EngineError naming the first field that is out of range."""
-        for name, kind, low, high in (
-            ("temperature", Real, 0.0, 100.0),
-            ("top_k", Integral, 0, 2**31 - 1),
-            ("top_p", Real, 0.0, 1.0),
-            ("min_p", Real, 0.0, 1.0),
-            ("repeat_penalty", Real, 0.01, 100.0),
-            ("seed", Integral, 0, 2**64 - 1),
-        ):
+        for name, kind, low, high in _RANGES:
             value = getattr(self, name)
             fits: bool = isinstance(value, kind)  # by itself: type checkers take a Real for what cannot be compared
             if not fits:
