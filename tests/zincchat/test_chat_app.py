@@ -10,7 +10,7 @@ from textual import events
 from textual.widgets import Markdown
 
 from engine import MODES
-from tests.zincchat.app_driver import chatting
+from tests.zincchat.app_driver import Chat, chatting
 from tests.zincchat.fake_engine import ANSWER
 from zincchat.chat.slash import COMMANDS
 from zincchat.engine_thread import EngineThread
@@ -305,6 +305,30 @@ async def test_the_palette_offers_every_command() -> None:
         offered["/fusion"]()
         await chat.pilot.pause()
         assert chat.engine.fusion is False
+
+
+async def test_keys_that_would_do_nothing_are_grey() -> None:
+    def grey(chat: Chat) -> set[str]:
+        return {key for key, active in chat.app.screen.active_bindings.items() if not active.enabled}
+
+    async with chatting(load_s=0.3, wait=False, repeat=True, token_s=0.01) as chat:
+        assert grey(chat) >= {"f2", "f3", "f4", "escape"}
+        await chat.loaded()
+        assert grey(chat) == {"escape"}
+        await chat.enter("go")
+        assert grey(chat) == set()
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.app.replying)
+        assert grey(chat) == {"escape"}
+
+
+async def test_dialogues_keep_their_keys() -> None:
+    async with chatting() as chat:
+        await chat.pilot.press("f1", "f2")
+        assert chat.engine.mode == "reuse"
+        await chat.pilot.press("f1")
+        await chat.pilot.press("f2")
+        assert chat.engine.mode != "reuse"
 
 
 async def test_page_keys_scroll_the_chat_from_the_prompt() -> None:

@@ -38,6 +38,7 @@ async def test_pieces_stand_beside_the_articles() -> None:
         assert row(chat, "dispatch + barriers")[0] == "7.0"
         assert abs(float(row(chat, "dispatch + barriers")[2]) - lost_ms) < 0.02
         assert row(chat, "token")[0] == "25.2"
+        assert article(chat).startswith("▶ GPU stalled on barriers")
         assert row(chat, "today") == ["39.6", "–"]
         assert float(row(chat, "+ needed barriers")[0].replace(",", "")) > 1000
 

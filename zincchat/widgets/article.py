@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from engine import BubbleReport, PieceRow, RemedyRow, RunSettings, piece_rows, remedy_rows
+from zincchat.panel.token_history import Segment, Settings
 from zincchat.panel.units import ms, rate
 from zincchat.widgets.line_view import Line, LineView
+from zincchat.widgets.verdict_lines import verdict_lines
 
 DASH = "–"
 NAME_WIDTH = 20
 
 
 class Article(LineView):
-    """Always the same number of lines; what has not been measured is a dash."""
+    """Always the same number of lines; what has not been measured is a dash.
+
+    ``alone``: there are no figures beside it, so it says itself what a token waits for.
+    """
+
+    alone = True
 
     def lines(self) -> list[Line]:
         """A row a piece, a row a remedy, the bubbles between their bounds."""
@@ -19,8 +26,9 @@ class Article(LineView):
         now = runs.get(RunSettings(settings.mode, settings.barriers, settings.fusion)) if settings else None
         pieces = piece_rows(now)
         modelled_ms = sum(row.article_ms or 0 for row in pieces)
+        segment = self.view.history.current or Segment(Settings("", True, ""))
         return [
-            [],
+            *(verdict_lines(self.view, segment, self.content_size.width) if self.alone else [[], []]),
             [(f"{'ms':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
             *(_piece(row) for row in pieces),
             _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
@@ -56,7 +64,7 @@ def _remedy(row: RemedyRow) -> Line:
 
 
 def _percent(share: float | None) -> str:
-    return f"{share:.0%}" if share is not None else ""
+    return f"{round(100 * share)}%" if share is not None else ""
 
 
 def _bubbles(report: BubbleReport | None) -> list[Line]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from engine import native_record_us
-from zincchat.panel.judgement import bytes_per_token, floor, judge, starved
+from zincchat.panel.judgement import bytes_per_token, floor, starved
 from zincchat.panel.statistics import median, summarise
 from zincchat.panel.token_history import Segment, Settings
 from zincchat.panel.units import gauge, megabytes, ms, rate
 from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.palette import coloured
+from zincchat.widgets.verdict_lines import verdict_lines
 
 DASH = "–"
 STAMPED = " ◇"
@@ -32,7 +32,7 @@ class Figures(LineView):
             self._rate_line(),
             self._floor_line(),
             self._prefill_line(),
-            *self._verdict_lines(),
+            *verdict_lines(self.view, self._segment_now(), self.content_size.width),
             *self._change_lines(),
             self._context_line(),
             self._memory_line(),
@@ -89,14 +89,6 @@ class Figures(LineView):
             (f"{fraction:.1%} of streaming floor", ""),
             (f" ({rate(tok_s)} tok/s at {rate(device.probe_gb_s)} GB/s)", "dim"),
         ]
-
-    def _verdict_lines(self) -> list[Line]:
-        """Two lines: the engine's own words, wrapped."""
-        found = judge(self.view, self._segment_now())
-        if found is None:
-            return [[("▶ what a token waits for shows here after the first ◇", "dim")], []]
-        words = textwrap.wrap(f"▶ {found.line}", max(self.content_size.width, 30), subsequent_indent="  ")
-        return [[(line, "bold magenta")] for line in [*words, "", ""][:2]]
 
     def _prefill_line(self) -> Line:
         view = self.view

@@ -11,7 +11,7 @@ from zincchat.widgets.figures import Figures
 from zincchat.widgets.panel_header import PanelHeader
 from zincchat.widgets.token_bars import TokenBars
 
-ROWS_FOR_ALL = 52
+ROWS_FOR_ALL = 53
 
 
 class SidePanel(Vertical):
@@ -31,6 +31,7 @@ class SidePanel(Vertical):
     def choose(self, article: bool, rows: int) -> None:
         """Decide what ``rows`` are for."""
         self.query_one(Article).display = article
+        self.query_one(Article).alone = rows < ROWS_FOR_ALL
         self.query_one(Figures).display = not article or rows >= ROWS_FOR_ALL
 
     def show(self, view: PanelView) -> None:
