@@ -37,7 +37,7 @@ async def measure(seconds: float, open_engine: Callable[..., Any], size: tuple[i
             await asyncio.sleep(PROBE_S)
             late_ms.append((time.perf_counter() - started - PROBE_S) * 1000)
             cpu_ms.append((time.thread_time() - cpu_started) * 1000)
-        app.stop_reply()
+        app.stop()
         ending = time.perf_counter()
         worst_end_ms = 0.0
         while app.last_reply is not None and app.is_running and not app.last_reply.complete.is_set():
