@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,16 @@ def read_prompt(prompt: str) -> str:
 
 
 def _text(text: str, where: str) -> str:
-    """``text`` itself; lone surrogates stand for bytes that are no UTF-8, and no tokenizer takes them."""
+    """``text`` as Unicode; lone surrogates stand for bytes that the locale cannot read, but that may be UTF-8."""
     try:
         text.encode()
-    except UnicodeEncodeError as error:
+        return text
+    except UnicodeEncodeError:
+        pass
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeError as error:
         raise click.BadParameter("the text is not valid UTF-8", param_hint=where) from error
-    return text
 
 
 def read_messages(file: Path) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -24,12 +25,14 @@ def resolve_model(name: str | None) -> Path:
         if not model.is_present:
             raise Failure(f"model {name} is not on this machine; run 'zincchat models pull {name}'")
         return model.path
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = Path(name)
+    with contextlib.suppress(RuntimeError):  # ~ of a user who does not exist
+        path = path.expanduser()
+    if name and path.is_dir():
         if (path / "config.json").is_file():
             raise Failure(f"{name} is a Hugging Face folder, which is not supported yet; give a GGUF file")
         raise Failure(f"{name} is a folder; give a GGUF file")
-    if path.exists():
+    if name and path.exists():
         return path
     if path.suffix or len(path.parts) > 1:
         raise Failure(f"model file {name} does not exist")

@@ -44,6 +44,7 @@ def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
         (["run", "--raw", "Hi", "--system", "x"], ["--raw"]),
         (["run", "--raw", ""], ["the prompt is empty"]),
         (["run", "Hi", "--model", "gpt-5"], ["unknown model 'gpt-5'", "smollm2-135m"]),
+        (["run", "Hi", "--model", ""], ["unknown model ''", "smollm2-135m"]),
         (["bench", "--modes", "reuse,warp"], ["'warp'", "rerecord, overlap, reuse, pipelined"]),
         (["bench", "--modes", ""], ["mode ''"]),
         (["bench", "--repeat", "0"], ["--repeat"]),

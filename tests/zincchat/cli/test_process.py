@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -88,6 +89,21 @@ def test_ctrl_c_stops_with_one_line_and_keeps_the_text(default_model: Path) -> N
     assert out.endswith(b"\n")
     assert err == b"zincchat: interrupted\n"
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize("prompt", ["café 日本", "-"])
+def test_utf8_is_understood_in_a_locale_that_has_no_such_letters(prompt: str) -> None:
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    program = "import sys; from zincchat.cli.messages import read_prompt; print(ascii(read_prompt(sys.argv[1])))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, prompt],
+        input="café 日本".encode(),
+        capture_output=True,
+        cwd=REPOSITORY,
+        env=ascii_only,
+        timeout=60,
+    )
+    assert done.stdout.decode() == ascii("café 日本") + "\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
