@@ -24,6 +24,8 @@ class PromptHistory:
 
     def _load(self, path: Path) -> None:
         try:
+            if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+                raise OSError(0, "not a regular file")
             lines = path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return
@@ -33,7 +35,7 @@ class PromptHistory:
         for line in lines[-MAX_ENTRIES:]:
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a line cut off by a full disk or a killed process costs that line only
             if isinstance(entry, str):
                 self._entries.append(entry)
