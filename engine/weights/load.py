@@ -87,7 +87,6 @@ def load(
     for spec in specs:
         _fill(file, spec, memory, layout, weights)
         done += file.tensors[spec.name].size_bytes
-        file.release()
         progress(done, total)
     memory.flush()
     return weights
