@@ -86,7 +86,7 @@ class Runtime:
         self._slot = new_slot()
         self._resources = Resources(device, kernels, builder, Stamps(memory), new_slot, new_commands)
         self._modes: dict[str, Mode] = {}
-        self._first = First(new_commands(), self._slot, buffers.state, lambda slot: sampling(slot, 0))
+        self._first = First(new_commands(), self._slot, buffers.state, lambda slot: sampling(slot, 0, None))
         cleanup.callback(self._first.close)
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)

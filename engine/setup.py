@@ -13,7 +13,8 @@ from engine.decode.state import STATE_BYTES
 from engine.models.config import Geometry
 from engine.program import matrix, sample
 from engine.program.activations import Activations
-from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, small_kernels
+from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, rope_defines, small_kernels
+from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Defines, Kernels
@@ -22,7 +23,9 @@ from engine.weights.load import TensorSpec, Weights, matrix_uses
 
 _FLOAT_BYTES = 4
 
-Sampler = Callable[[Slot, int], list[Op]]  # the ops that sample into a slot, the position first growing by the number
+# the ops that sample into a slot, the position first growing by the number; with a "head_keys" node they compute the
+# logits too
+Sampler = Callable[[Slot, int, Node | None], list[Op]]
 
 
 def kernel_jobs(
@@ -32,7 +35,7 @@ def kernel_jobs(
     jobs: list[tuple[str, Defines, bool]] = [("nothing", {}, True)]
     for prefill in (False, True):
         jobs += [(choice.name, choice.defines, False) for choice in small_kernels(kernels, geometry, prefill).values()]
-    jobs += matrix.required_kernels(kernels, matrix_uses(tensors, specs))
+    jobs += matrix.required_kernels(kernels, matrix_uses(tensors, specs), rope_defines(geometry))
     jobs += sample.required_kernels()
     unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}
     return list(unique.values())
@@ -70,9 +73,9 @@ def sampler(memory: Memory, kernels: Kernels, vocab: int, activations: Activatio
     """What chooses an id from ``activations.logits``. Raise EngineError where memory is out."""
     scratch = memory.allocate(sample.scratch_bytes(vocab))
 
-    def ops(slot: Slot, advance: int) -> list[Op]:
+    def ops(slot: Slot, advance: int, head: Node | None) -> list[Op]:
         step, readback = slot
-        return sample.sample(kernels, activations.logits, vocab, step, buffers.state, readback, scratch, advance)
+        return sample.sample(kernels, activations.logits, vocab, step, buffers.state, readback, scratch, advance, head)
 
     return ops
 
@@ -84,7 +87,7 @@ def decode_builder(
     geometry = lowering.g
     return ProgramBuilder(
         lambda: model.layers(geometry, weights, activations) + model.head(geometry, weights, activations),
-        lambda slot: sampling(slot, 1),
+        lambda slot, head: sampling(slot, 1, head),
         lowering,
         weights.stacks,
         activations.spans,

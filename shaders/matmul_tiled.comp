@@ -1,6 +1,6 @@
 #version 460
-// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on GPUs: 64 rows by 64 tokens a workgroup, the 32 columns of UNITS
-// units at a time through shared memory, 4 by 4 results an invocation. A result's order of summation is always the same.
+// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on GPUs: 64 rows by 64 tokens a workgroup, 32 columns
+// at a time through shared memory, 4 by 4 results an invocation. A result's order of summation is always the same.
 #include "binding.glsl"
 
 layout(local_size_x = 256) in;
@@ -49,12 +49,8 @@ void kernel() {
         barrier();
         [[unroll]] for (uint k = 0u; k < 2u; ++k) {
             const uint column = local % 4u * 2u + k;
-            const uint unit = block * UNITS + column / UNIT_QUADS, p = column % UNIT_QUADS;
-            const Cover cover = unit_cover(base, unit);
-            const uint quad = cover.quad + p * cover.quad_step;
-            const vec4 q = unit_quad(QUANT(base, unit_index(base, unit)), load_high(base, unit), p);
-            const vec2 scale = block_scale(base, cover.block + p * cover.block_step, (quad >> 2) & 1u);
-            store_quad(true, column * 4u, item, quad_weights(q, scale));
+            const uint quad = block * 8u + column;
+            store_quad(true, column * 4u, item, load_weights(base, quad));
             store_quad(false, column * 4u, item, quad < quads ? x.data[token * quads + min(quad, quads - 1u)] : vec4(0.0));
         }
         barrier();

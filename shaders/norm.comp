@@ -1,5 +1,6 @@
 #version 460
-// RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, one workgroup of LANES a token.
+// RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, one workgroup of LANES a token. The squares are summed as
+// row_products.glsl does it where a projection norms its own input.
 #include "binding.glsl"
 #include "reduce.glsl"
 
@@ -13,6 +14,7 @@ PUSH_BEGIN
     ADDRESS(Weight, weight)
     ADDRESS(Y, y)
     uint width;
+    float inverse_width;
     float eps;
 PUSH_END
 
@@ -20,11 +22,20 @@ void kernel() {
     const uint lane = gl_LocalInvocationIndex;
     const uint base = gl_WorkGroupID.x * width;
     float sum = 0.0;
+#ifdef CPU_DEVICE  // neighbouring lanes on neighbouring elements: one vector load
     for (uint i = lane; i < width; i += LANES) {
         const float value = x.data[base + i];
         sum = fma(value, value, sum);
     }
-    const float scale = inversesqrt(workgroup_sum(sum) / float(width) + eps);
+#else
+    for (uint quad = lane; quad * 4 < width; quad += LANES) {
+        for (uint i = quad * 4; i < min(quad * 4 + 4, width); ++i) {
+            const float value = x.data[base + i];
+            sum = fma(value, value, sum);
+        }
+    }
+#endif
+    const float scale = inversesqrt(fma(workgroup_sum(sum), inverse_width, eps));
     for (uint i = lane; i < width; i += LANES) y.data[base + i] = x.data[base + i] * scale * weight.data[i];
 }
 

@@ -32,6 +32,7 @@ PUSH_BEGIN
     ADDRESS(State, state)
     ADDRESS(Readback, readback)
     uint padded;
+    uint parts;
     uint advance;
 PUSH_END
 
@@ -41,7 +42,7 @@ PUSH_END
 void find_best() {
     uint key = 0u;
     uint id = NO_ID;
-    for (uint i = gl_LocalInvocationIndex; i < padded / PART_IDS / 2u; i += LANES) {
+    for (uint i = gl_LocalInvocationIndex; i < (parts + 1u) / 2u; i += LANES) {
         const uvec4 parts = scratch.data[padded / 4u + i];
         if (ahead(parts.x, parts.y, key, id)) {
             key = parts.x;

@@ -31,11 +31,15 @@ class Slot(NamedTuple):
 
 
 class DecodeProgram(NamedTuple):
-    """Ops in order; ``barriers[i]`` says whether one stands before op i."""
+    """Ops in order; ``barriers[i]`` says whether one stands before op i.
+
+    ``head`` is the LM head's node where sampling's first op computes it.
+    """
 
     ops: list[Op]
     barriers: list[bool]
     barrier_count: int
+    head: Node | None = None
 
 
 class ProgramBuilder:
@@ -47,7 +51,7 @@ class ProgramBuilder:
     def __init__(
         self,
         nodes: Callable[[], list[Node]],
-        sample: Callable[[Slot], list[Op]],
+        sample: Callable[[Slot, Node | None], list[Op]],
         lowering: Lowering,
         stacks: dict[int, Stack],
         spans: dict[tuple[int, int], Slice],
@@ -66,15 +70,18 @@ class ProgramBuilder:
         """One token's program; feeds the state's token and samples the next."""
         nodes = self.nodes()
         if settings.passes:
-            nodes = fuse(nodes, settings.passes, self._stacks, self._spans)
+            lowering = self._lowering
+            passes = [name for name in settings.passes if name in lowering.passes]
+            nodes = fuse(nodes, passes, self._stacks, self._spans, lowering.g.eps)
+        head = nodes.pop() if nodes[-1].kind == "head_keys" else None
         self._lowering.context_bucket = bucket
         ops = self._lowering.lower(nodes)
-        ops += self._sample(slot)
+        ops += self._sample(slot, head)
         ops, barriers = self._scheduler.schedule(ops, settings.barriers)
         self.builds += 1
-        return DecodeProgram(ops, barriers, sum(barriers))
+        return DecodeProgram(ops, barriers, sum(barriers), head)
 
     def with_slot(self, program: DecodeProgram, slot: Slot) -> DecodeProgram:
         """The same program on another slot: only the sampling ops at its end touch one."""
-        sampling = self._sample(slot)
+        sampling = self._sample(slot, program.head)
         return program._replace(ops=program.ops[: -len(sampling)] + sampling)

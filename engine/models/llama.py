@@ -19,7 +19,9 @@ ARCHITECTURE = "llama"
 _UNSUPPORTED = ("attn_q.bias", "attn_k.bias", "attn_v.bias", "ffn_gate_inp.weight")
 
 _EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
+_HEAD: tuple[Use, ...] = ("matvec", "norm_matvec", "head", "norm_head")
 _PROJECTION: tuple[Use, ...] = ("matvec", "matmul")
+_STACKED: tuple[Use, ...] = ("norm_matvec", "qkv", "norm_qkv")
 _RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
 
@@ -59,23 +61,23 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
 def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
     """Every tensor the model needs."""
     untied = "output.weight" in present
-    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), _EMBEDDING if untied else (*_EMBEDDING, "matvec"))]
+    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), _EMBEDDING if untied else (*_EMBEDDING, *_HEAD))]
     for layer in range(g.layers):
         b = f"blk.{layer}."
         specs += [
             TensorSpec(b + "attn_norm.weight", (g.hidden,)),
-            TensorSpec(b + "attn_q.weight", (g.q_size, g.hidden), _PROJECTION, stack=b + "qkv"),
-            TensorSpec(b + "attn_k.weight", (g.kv_size, g.hidden), _PROJECTION, stack=b + "qkv"),
-            TensorSpec(b + "attn_v.weight", (g.kv_size, g.hidden), _PROJECTION, stack=b + "qkv"),
+            TensorSpec(b + "attn_q.weight", (g.q_size, g.hidden), _PROJECTION, stack=b + "qkv", stacked=_STACKED),
+            TensorSpec(b + "attn_k.weight", (g.kv_size, g.hidden), _PROJECTION, stack=b + "qkv", stacked=_STACKED),
+            TensorSpec(b + "attn_v.weight", (g.kv_size, g.hidden), _PROJECTION, stack=b + "qkv", stacked=_STACKED),
             TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), _RESIDUAL),
             TensorSpec(b + "ffn_norm.weight", (g.hidden,)),
-            TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*_PROJECTION, "gate_up")),
+            TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*_PROJECTION, "gate_up", "norm_gate_up")),
             TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden), _PROJECTION),
             TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn), _RESIDUAL),
         ]
     specs.append(TensorSpec("output_norm.weight", (g.hidden,)))
     if untied:
-        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), ("matvec",)))
+        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), _HEAD))
     if "rope_freqs.weight" in present:
         specs.append(TensorSpec("rope_freqs.weight", (g.rotated // 2,), host=True))
     return specs

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.models.config import Geometry
-from engine.program.matrix import embed, embed_decode, gate_up, matmul, matvec
+from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
+from engine.program.matrix import Caches, embed, embed_decode, gate_up, matmul, matvec, qkv
 from engine.program.nodes import Node
 from engine.program.op import Op
+from engine.program.tuning import lanes
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
@@ -34,24 +36,47 @@ class _Choice(NamedTuple):
     defines: Defines
 
 
+def rope_defines(g: Geometry) -> Defines:
+    """What rope.glsl must know of the model."""
+    return {"HEAD_DIM": g.head_size, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
+
+
+def heads_a_group(g: Geometry) -> int:
+    """Query heads that one workgroup of decode attention serves from the same keys: as many as registers hold."""
+    shared = g.heads // g.kv_heads
+    return max(n for n in range(1, 5) if shared % n == 0 and (n == 1 or n * g.head_size <= 512))
+
+
+def _attend_decode(g: Geometry, subgroup_size: int) -> Defines:
+    """Defines of attend_groups.comp."""
+    lanes = max(64, min(128, 8 * subgroup_size))
+    units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
+    lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
+    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g)}
+
+
 def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
     """The kernels besides the matrix ones, by node kind, chosen for this device."""
     device = kernels.device
     cpu = device.row_kernels
     size = device.subgroup_size
     head: Defines = {"HEAD_DIM": g.head_size}
-    rope: Defines = {**head, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
-    attend: Defines = {**head, "SPLIT": SPLIT_TOKENS, **({"PREFILL": 1} if prefill else {})}
+    rope = rope_defines(g)
+    attend: Defines = {**head, "SPLIT": SPLIT_TOKENS}
+    attend_name = "attend_rows"
     if not cpu:
-        attend["LANES"] = max(128, size)
+        attend_name = "attend_prompt" if prefill else "attend_groups"
+        attend |= {"LANES": max(128, size)} if prefill else _attend_decode(g, size)
+    elif prefill:
+        attend["PREFILL"] = 1
     return {
-        "norm": _Choice("norm", {"LANES": size if cpu else max(256, size)}),
+        "norm": _Choice("norm", {"LANES": size if cpu else lanes(g.hidden, size)}),
         "add": _Choice("add", {}),
         "rope": _Choice("rope", rope),
         "store": _Choice("store_kv", head),
         "rope_store": _Choice("rope_store", rope),
-        "attend": _Choice("attend_rows" if cpu else "attend_groups", attend),
-        "attend_merged": _Choice("attend_rows" if cpu else "attend_groups", {**attend, "MERGE": 1}),
+        "attend": _Choice(attend_name, attend),
+        "attend_merged": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
         "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
         "silu_mul": _Choice("silu_mul", {}),
     }
@@ -80,7 +105,12 @@ class Lowering:
             kind: kernels.get(choice.name, choice.defines)
             for kind, choice in small_kernels(kernels, geometry, prefill).items()
         }
+        self.passes = (
+            ROW_KERNEL_PASSES if kernels.device.row_kernels else PASSES
+        )  # whose nodes this device has kernels for
         self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
+        self._heads_a_group = 1 if kernels.device.row_kernels else heads_a_group(geometry)
+        self._rope_defines = rope_defines(geometry)
         self._scale = geometry.head_size**-0.5
         self._lowered: dict[str, Callable[[Node], Op]] = {
             "embed": self._embed,
@@ -93,6 +123,7 @@ class Lowering:
             "rope_store": self._rope_store,
             "silu_mul": self._silu_mul,
             "gate_up": self._gate_up,
+            "qkv_rope": self._qkv_rope,
             "head": self._head,
         }
 
@@ -117,13 +148,21 @@ class Lowering:
         x, weight, y = node.args
         g = self.g
         rows = x.size // (_FLOAT_BYTES * g.hidden)
-        return Op(node.name, self._small["norm"], (x, weight, y), (g.hidden, g.eps), (rows, 1, 1), "small", x.size * 2)
+        return Op(
+            node.name,
+            self._small["norm"],
+            (x, weight, y),
+            (g.hidden, 1.0 / g.hidden, g.eps),
+            (rows, 1, 1),
+            "small",
+            x.size * 2,
+        )
 
     def _matvec(self, node: Node) -> Op:
-        weight, x, y = node.args
+        weight, x, y, *norm = node.args
         if self.prefill:
             return matmul(self.kernels, weight, x, y, self.tokens, name=node.name)
-        return matvec(self.kernels, weight, x, y, name=node.name)
+        return matvec(self.kernels, weight, x, y, norm=norm[0] if norm else None, name=node.name)
 
     def _matvec_add(self, node: Node) -> Op:
         weight, x, y = node.args
@@ -132,12 +171,20 @@ class Lowering:
         return matvec(self.kernels, weight, x, y, add=True, name=node.name)
 
     def _head(self, node: Node) -> Op:
-        weight, x, y = node.args
-        return matvec(self.kernels, weight, x, y, piece="head", name=node.name)
+        weight, x, y, *norm = node.args
+        return matvec(self.kernels, weight, x, y, norm=norm[0] if norm else None, piece="head", name=node.name)
 
     def _gate_up(self, node: Node) -> Op:
-        gate, up, x, y = node.args
-        return gate_up(self.kernels, gate, up, x, y, name=node.name)
+        gate, up, x, y, *norm = node.args
+        return gate_up(self.kernels, gate, up, x, y, norm=norm[0] if norm else None, name=node.name)
+
+    def _qkv_rope(self, node: Node) -> Op:
+        weight, x, q, layer, *norm = node.args
+        b, g = self.b, self.g
+        caches = Caches(b.rope_table, b.k_cache[layer], b.v_cache[layer], b.state, g.heads, g.kv_heads, self.context)
+        return qkv(
+            self.kernels, weight, x, q, caches, self._rope_defines, norm=norm[0] if norm else None, name=node.name
+        )
 
     def _add(self, node: Node) -> Op:
         x, y = node.args
@@ -177,12 +224,14 @@ class Lowering:
         q, layer, y = node.args
         b, g = self.b, self.g
         ranges = self.tokens if self.prefill else -(-self.context_bucket // SPLIT_TOKENS)
-        groups = (-(-ranges // self._lane_rows), g.heads, 1)
+        groups = (-(-ranges // self._lane_rows), g.heads // (1 if self.prefill else self._heads_a_group), 1)
         scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale)
         out = y if self.prefill else b.parts
         merged = node.kind == "attend_merged"
         joined = (y, b.arrivals) if merged else (b.sums, b.sums)  # an unmerged kernel touches neither
-        buffers = (q, b.k_cache[layer], b.v_cache[layer], b.state, out, b.sums, *joined)
+        buffers: tuple[Slice, ...] = (q, b.k_cache[layer], b.v_cache[layer], b.state, out)
+        if not self.prefill or self.kernels.device.row_kernels:
+            buffers += (b.sums, *joined)
         moved = self.context_bucket * g.kv_size * 4
         ops = [Op(node.name, self._small[node.kind], buffers, scalars, groups, "kv", moved)]
         if not self.prefill and not merged:

@@ -8,21 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.op import Op
+from engine.program.tuning import lanes, rows_and_groups
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.weights.repack import FLOATS, Layout
 
-Use = Literal["matvec", "matvec_add", "gate_up", "matmul", "matmul_add", "embed", "embed_decode"]
+Use = Literal[
+    "matvec", "matvec_add", "norm_matvec", "gate_up", "norm_gate_up", "qkv", "norm_qkv", "head", "norm_head",
+    "matmul", "matmul_add", "embed", "embed_decode",
+]  # fmt: skip
 Groups = tuple[int, int, int]
 
 _MAX_GROUPS = 65535  # a dimension, all that the specification guarantees
 _TOKENS_A_TILE = {True: 16, False: 64}  # by "software device"
 _ROWS_A_TILE = {True: 8, False: 64}
+_GROUP_KERNELS = {
+    "matvec": "matvec_groups", "matvec_add": "matvec_groups", "gate_up": "gate_up_groups", "qkv": "qkv_groups",
+    "head": "head_groups",
+}  # fmt: skip
+_GPU_ONLY = ("norm_matvec", "norm_gate_up", "qkv", "norm_qkv", "head", "norm_head")
+
+
+class Norm(NamedTuple):
+    """An RMS norm of a matrix op's input: its weights, float32 (cols,), and the epsilon under the root."""
+
+    weight: Slice
+    eps: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,35 +64,119 @@ def layout(kernels: Kernels) -> Layout:
 
 
 def required_kernels(
-    kernels: Kernels, uses: Iterable[tuple[Use, GGMLQuantizationType, int, int]]
+    kernels: Kernels, uses: Iterable[tuple[Use, GGMLQuantizationType, int, int]], rope: Defines | None = None
 ) -> list[tuple[str, Defines, bool]]:
-    """What ``Kernels.prepare`` must build for these (use, type, rows, cols), each once."""
+    """What ``Kernels.prepare`` must build for these (use, type, rows, cols), each once.
+
+    ``rope`` is what ``qkv`` is called with. Uses that this kind of device has no kernel for are left out.
+    """
     cpu = layout(kernels) == "cpu"
     found: dict[tuple[Any, ...], tuple[str, Defines, bool]] = {}
     for use in uses:
-        name, defines, _ = _choose(cpu, *use)
+        if cpu and use[0] in _GPU_ONLY:
+            continue
+        name, defines, _ = _choose(kernels, *use)
+        if use[0] in ("qkv", "norm_qkv"):
+            defines |= rope or {}
         found[(name, *sorted(defines.items()))] = (name, defines, False)
     return list(found.values())
 
 
 def matvec(
-    kernels: Kernels, weight: Weight, x: Slice, y: Slice, *, add: bool = False, piece: str = "weights", name: str = ""
+    kernels: Kernels,
+    weight: Weight,
+    x: Slice,
+    y: Slice,
+    *,
+    add: bool = False,
+    norm: Norm | None = None,
+    piece: str = "weights",
+    name: str = "",
 ) -> Op:
-    """y = W x, or y += W x: x float32 (cols,), y float32 (rows,)."""
-    kernel, groups, scalars, moved = _plan(kernels, weight, "matvec_add" if add else "matvec")
-    return Op(name or weight.name, kernel, (weight.quants, weight.scales, x, y), scalars, groups, piece, moved)
+    """y = W x, or y += W x: x float32 (cols,), y float32 (rows,); ``norm`` (on GPUs) is applied to x first."""
+    use: Use = "matvec_add" if add else "norm_matvec" if norm else "matvec"
+    kernel, groups, scalars, moved = _plan(kernels, weight, use)
+    if layout(kernels) == "cpu":
+        buffers: tuple[Slice, ...] = (weight.quants, weight.scales, x, y)
+    else:
+        buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y)
+        scalars += (norm.eps if norm else 0.0,)
+    return Op(name or weight.name, kernel, buffers, scalars, groups, piece, moved)
 
 
-def gate_up(kernels: Kernels, gate: Weight, up: Weight, x: Slice, y: Slice, name: str = "gate_up") -> Op:
-    """y = silu(gate x) * (up x): x float32 (cols,), y float32 (rows,). Both weights of one type and shape."""
-    plan = gate.plans.get((kernels, "gate_up"))
+def gate_up(
+    kernels: Kernels, gate: Weight, up: Weight, x: Slice, y: Slice, *, norm: Norm | None = None, name: str = "gate_up"
+) -> Op:
+    """y = silu(gate x) * (up x): x float32 (cols,), y float32 (rows,). Both weights of one type and shape.
+
+    ``norm`` (on GPUs) is applied to x first.
+    """
+    use: Use = "norm_gate_up" if norm else "gate_up"
+    plan = gate.plans.get((kernels, use))
     if plan is None:
         if (gate.type, gate.rows, gate.cols) != (up.type, up.rows, up.cols):
             raise ValueError(f"{gate.name} and {up.name} differ in type or shape: they cannot be one op")
-        plan = _plan(kernels, gate, "gate_up")
+        plan = _plan(kernels, gate, use)
     kernel, groups, scalars, moved = plan
-    buffers = (gate.quants, gate.scales, up.quants, up.scales, x, y)
-    return Op(name, kernel, buffers, scalars, groups, "weights", moved)
+    planes = (gate.quants, gate.scales, up.quants, up.scales)
+    if layout(kernels) == "cpu":
+        return Op(name, kernel, (*planes, x, y), scalars, groups, "weights", moved)
+    buffers = (*planes, x, norm.weight if norm else x, y)
+    return Op(name, kernel, buffers, (*scalars, norm.eps if norm else 0.0), groups, "weights", moved)
+
+
+class Caches(NamedTuple):
+    """Where ``qkv`` puts things: the RoPE table, a layer's KV cache for ``context`` tokens, the state."""
+
+    rope_table: Slice
+    k_cache: Slice
+    v_cache: Slice
+    state: Slice
+    heads: int
+    kv_heads: int
+    context: int
+
+
+def qkv(
+    kernels: Kernels,
+    weight: Weight,
+    x: Slice,
+    q: Slice,
+    caches: Caches,
+    rope: Defines,
+    *,
+    norm: Norm | None = None,
+    name: str = "",
+) -> Op:
+    """On GPUs: the stacked Q, K and V projections, then RoPE; q float32 (q_size,), k and v into the KV cache.
+
+    ``rope`` are rope.glsl's defines.
+    """
+    kernel, groups, scalars, moved = _plan(kernels, weight, "norm_qkv" if norm else "qkv", rope)
+    buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, q, *caches[:4])
+    scalars = (*scalars, norm.eps if norm else 0.0, *caches[4:])
+    return Op(name or weight.name, kernel, buffers, scalars, groups, "weights", moved)
+
+
+def head_keys(
+    kernels: Kernels,
+    weight: Weight,
+    x: Slice,
+    y: Slice,
+    scan: tuple[Slice, Slice, Slice, int],
+    *,
+    norm: Norm | None = None,
+    name: str = "",
+) -> tuple[Op, int]:
+    """On GPUs: logits y = W x and what sample_scan.comp makes of them, and how many parts that has.
+
+    ``scan``: step, state, scratch, and the padded vocabulary (engine.program.sample).
+    """
+    kernel, groups, scalars, moved = _plan(kernels, weight, "norm_head" if norm else "head")
+    step, state, scratch, padded = scan
+    buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y, step, state, scratch)
+    scalars = (*scalars, norm.eps if norm else 0.0, padded)
+    return Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved), groups[0]
 
 
 def matmul(
@@ -97,7 +197,8 @@ def embed(
     kernels: Kernels, weight: Weight, ids: Slice, y: Slice, tokens: int, *, first: int = 0, name: str = "embed"
 ) -> Op:
     """y[t] = row ids[first + t] of the table: ids uint32, y float32 (tokens, cols)."""
-    kernel, groups, (rows, cols), _ = _plan(kernels, weight, "embed")
+    kernel, groups, _, _ = _plan(kernels, weight, "embed")
+    rows, cols = weight.rows, weight.cols
     moved = tokens * (weight.bytes // rows + 4 * cols)
     return Op(
         name,
@@ -112,33 +213,39 @@ def embed(
 
 def embed_decode(kernels: Kernels, weight: Weight, state: Slice, y: Slice, *, name: str = "embed") -> Op:
     """y = row state[STATE_TOKEN] of the table: y float32 (cols,)."""
-    kernel, groups, (rows, cols), _ = _plan(kernels, weight, "embed_decode")
+    kernel, groups, _, _ = _plan(kernels, weight, "embed_decode")
+    rows, cols = weight.rows, weight.cols
     moved = weight.bytes // rows + 4 * cols
     return Op(name, kernel, (weight.quants, weight.scales, state, y), (rows, cols, 0), groups, "small", moved)
 
 
-def _plan(kernels: Kernels, weight: Weight, use: Use) -> tuple[Kernel, Groups, tuple[int, ...], int]:
-    plan: tuple[Kernel, Groups, tuple[int, ...], int] | None = weight.plans.get((kernels, use))
+def _plan(
+    kernels: Kernels, weight: Weight, use: Use, more: Defines | None = None
+) -> tuple[Kernel, Groups, tuple[int | float, ...], int]:
+    plan: tuple[Kernel, Groups, tuple[int | float, ...], int] | None = weight.plans.get((kernels, use))
     if plan is None:
         rows, cols = weight.rows, weight.cols
-        kernel_name, defines, groups = _choose(layout(kernels) == "cpu", use, weight.type, rows, cols)
-        sides = 2 if use == "gate_up" else 1
+        kernel_name, defines, groups = _choose(kernels, use, weight.type, rows, cols)
+        sides = 2 if use in ("gate_up", "norm_gate_up") else 1
         moved = sides * weight.bytes + 4 * (rows + cols)
-        plan = (kernels.get(kernel_name, defines), groups, (rows, cols), moved)
+        by_columns = kernel_name.endswith("_groups")
+        scalars = (rows, 1.0 / cols) if by_columns else (rows, cols)
+        plan = (kernels.get(kernel_name, defines | (more or {})), groups, scalars, moved)
         weight.plans[kernels, use] = plan
     return plan
 
 
-def _choose(cpu: bool, use: Use, type: GGMLQuantizationType, rows: int, cols: int) -> tuple[str, Defines, Groups]:
+def _choose(
+    kernels: Kernels, use: Use, type: GGMLQuantizationType, rows: int, cols: int
+) -> tuple[str, Defines, Groups]:
     """Kernel name, defines and workgroup counts; for matmul the second count is tokens a tile."""
+    cpu = layout(kernels) == "cpu"
     defines: Defines = {"WEIGHT_TYPE": f"WEIGHT_{type.name}"}
-    if not cpu and type not in FLOATS and cols % 256:
-        defines["RAGGED"] = 1
     if use in ("embed", "embed_decode"):
         if use == "embed_decode":
             defines["DECODE"] = 1
         return "embed", defines, (-(-cols // 256), 1, 1)
-    if type in FLOATS and cols % 32:
+    if cpu and type in FLOATS and cols % 32:
         defines["TAIL"] = 1
     if use in ("matvec_add", "matmul_add"):
         defines["ADD"] = 1
@@ -152,11 +259,13 @@ def _choose(cpu: bool, use: Use, type: GGMLQuantizationType, rows: int, cols: in
             return "gate_up_rows", defines, _spread(-(-rows // 8))
         defines["OCTETS"] = 2
         return "matvec_rows", defines, _spread(-(-rows // 16))
-    # two rows a subgroup halve the reads of x (gate_up has two by itself), where enough subgroups are left
-    a_subgroup, subgroups = (2 if use != "gate_up" and rows >= 2048 else 1), 4
-    defines["ROWS"], defines["SUBGROUPS"] = a_subgroup, subgroups
-    name = "gate_up_subgroup" if use == "gate_up" else "matvec_subgroup"
-    return name, defines, _spread(-(-rows // (a_subgroup * subgroups)))
+    if use.startswith("norm_"):
+        defines["NORM"] = 1
+    name = _GROUP_KERNELS[use.removeprefix("norm_")]
+    size = kernels.device.subgroup_size
+    at_once, groups = rows_and_groups(name, type, rows, cols, size)
+    defines |= {"COLS": cols, "LANES": lanes(cols, size), "ROWS": at_once}
+    return name, defines, (groups, 1, 1)
 
 
 def _spread(groups: int) -> Groups:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from engine.program.matrix import head_keys
+from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
 _GROUP_IDS = 1024  # GROUP_IDS of shaders/include/sample.glsl
+_MOST_PARTS_FUSED = 4096  # a workgroup of head_groups.comp each
 _ONE_GROUP = (1, 1, 1)
 
 
 def scratch_bytes(vocab: int) -> int:
-    """The size of ``sample``'s scratch: a key for each logit, and the largest of each part (32 ids or more)."""
+    """The size of ``sample``'s scratch: a key for each logit, and the largest of each part."""
     padded = _padded(vocab)
-    return padded * 4 + padded // 32 * 8
+    return padded * 4 + max(padded // 32, _MOST_PARTS_FUSED) * 8 + 8
 
 
 def required_kernels() -> list[tuple[str, Defines, bool]]:
@@ -30,6 +33,7 @@ def sample(
     readback: Slice,
     scratch: Slice,
     advance: int,
+    head: Node | None = None,
 ) -> list[Op]:
     """Choose an id from ``logits``, float32 (vocab,), as ``step`` (a StepParams slot) says.
 
@@ -39,29 +43,36 @@ def sample(
     filters is that of ``engine.decode.sampling``; top-p and min-p weigh the logits before temperature, top-p within
     what top-k left, as llama.cpp does. The draw u takes the first candidate, in ascending id order, at which the
     cumulative probability exceeds u. NaN logits are never chosen (id 0 is, if all are NaN).
-    ``scratch`` has ``scratch_bytes(vocab)``.
+    ``scratch`` has ``scratch_bytes(vocab)``. ``head`` is a "head_keys" node that computes the logits first, in one op
+    with the first step of sampling.
     """
     padded = _padded(vocab)
+    if head is not None:
+        weight, x, y, *norm = head.args
+        scan = (step, state, scratch, padded)
+        first, parts = head_keys(kernels, weight, x, y, scan, norm=norm[0] if norm else None, name=head.name)
+    else:
+        buffers = (logits, step, state, scratch)
+        groups = (padded // _GROUP_IDS, 1, 1)
+        first = Op("sample_scan", kernels.get("sample_scan"), buffers, (vocab, padded), groups, "head", vocab * 4)
+        parts = padded // _part_ids(kernels)
     return [
-        Op(
-            "sample_scan",
-            kernels.get("sample_scan"),
-            (logits, step, state, scratch),
-            (vocab, padded),
-            (padded // _GROUP_IDS, 1, 1),
-            "head",
-            vocab * 4,
-        ),
+        first,
         Op(
             "sample_pick",
             kernels.get("sample_pick"),
             (scratch, step, state, readback),
-            (padded, advance),
+            (padded, parts, advance),
             _ONE_GROUP,
             "head",
-            padded // 4,
+            parts * 8,
         ),
     ]
+
+
+def _part_ids(kernels: Kernels) -> int:
+    """PART_IDS of shaders/include/sample.glsl."""
+    return 32 if "CPU_DEVICE" in kernels.base else _GROUP_IDS // 128 * kernels.device.subgroup_size
 
 
 def _padded(vocab: int) -> int:

@@ -25,13 +25,15 @@ class TensorSpec:
     """A tensor a model needs: its name and shape, row-major.
 
     ``uses`` are what ``engine.program.matrix`` does with it. Tensors with the same ``stack`` are laid out
-    next to each other where their types allow; ``host`` ones stay on the host.
+    next to each other where their types allow, and ``stacked`` is what it does with all of them at once besides;
+    ``host`` ones stay on the host.
     """
 
     name: str
     shape: tuple[int, ...]
     uses: tuple[Use, ...] = ()
     stack: str | None = None
+    stacked: tuple[Use, ...] = ()
     host: bool = False
 
 
@@ -99,9 +101,11 @@ def matrix_uses(
     uses = []
     for group in stack_groups(tensors, specs):
         shapes = [spec.shape for spec in group if len(spec.shape) == 2]
-        shapes += [(sum(shape[0] for shape in shapes), shapes[0][1])] if len(shapes) > 1 else []
         kind = tensors[group[0].name].type
         uses += [(use, kind, *shape) for shape in shapes for use in group[0].uses]
+        if len(shapes) > 1:
+            rows, cols = sum(shape[0] for shape in shapes), shapes[0][1]
+            uses += [(use, kind, rows, cols) for use in (*group[0].uses, *group[0].stacked)]
     return uses
 
 

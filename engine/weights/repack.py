@@ -10,9 +10,8 @@ multiples of 8).
 
 - "cpu": [group of 8 rows][block][row][unit], a block's quads in order (as in Q4_0), and for each group and block the
   eight rows' high bits and scales. Words of four-bit types have their highest bit flipped (lanes_cpu.glsl says why).
-- "gpu": [row][unit], with each tile of 8 blocks transposed (shaders/include/layout_gpu.glsl says why): place p of unit
-  l is quad l of block p. Behind the last whole tile, and for floats, quads are in order. For each row its high bits,
-  unit by unit, then its scales.
+- "gpu": [row][block][unit], a block's quads in order (as in Q4_0), and for each row its high bits, block by block, then
+  its scales.
 
 Source of the block formats: ggml-common.h and ggml-quants.c of https://github.com/ggml-org/ggml.
 """
@@ -48,9 +47,6 @@ _DUMMY_SCALES_BYTES = 16
 _FLIPPED = (_T.Q4_0, _T.Q4_1, _T.Q4_K)  # in the "cpu" layout a unit's words have their highest bit flipped
 _HALF = np.dtype("<u2")
 _WORD = np.dtype("<u4")
-# (word, shift) of the quad at each place, and the mask of its bits: Q5's fifth bits, Q6_K's bits 4 and 5
-_FIFTH_BITS = ([(0, p % 4 * 8 + p // 4) for p in range(8)], 0x55)
-_TWO_BITS = ([(p % 4 // 2, p % 2 * 16 + p // 4 * 2) for p in range(8)], 0x3333)
 _UNIT = np.dtype("<c16")  # 16 bytes that numpy copies in one piece; never computed with
 
 
@@ -105,7 +101,6 @@ def repack(raw: Bytes, type: GGMLQuantizationType, rows: int, cols: int, layout:
             if type in _FLIPPED:
                 units.view(_WORD)[...] ^= np.uint32(0x80000000)
         else:
-            _transpose_fields(fields, type)
             _write_gpu(units, words, fields)
 
     starts = range(0, rows, step)
@@ -199,49 +194,6 @@ def _halves_to_blocks(qs: _Array) -> _Array:
     np.bitwise_or(low[..., 0, :], low[..., 1, :] << np.uint64(4), out=result[..., 0, :])
     np.bitwise_or(high[..., 0, :], high[..., 1, :] << np.uint64(4), out=result[..., 1, :])
     return result.view(_UNIT)
-
-
-def _transpose_fields(fields: _Fields, type: GGMLQuantizationType) -> None:
-    """Bring the units and high bits of whole tiles into the "gpu" layout's order."""
-    rows, blocks, units = fields.units.shape
-    if type in FLOATS or blocks < 8:
-        return
-    words = np.ascontiguousarray(fields.units).view(_WORD).reshape(rows, blocks, units * 4)
-    whole = blocks // 8 * 8
-    tiles = words[:, :whole]
-    if type is _T.Q8_0:
-        moved = tiles.reshape(rows, -1, 4, 16).swapaxes(-1, -2)
-    else:  # the same as _transpose_tiles, with all of a word's nibbles at once
-        pairs = np.ascontiguousarray(tiles.reshape(rows, -1, 2, 4, 4).swapaxes(-1, -2)).view("<u8")
-        first, second = pairs[:, :, 0], pairs[:, :, 1]
-        low, high = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0xF0F0F0F0F0F0F0F0)
-        moved = np.empty((rows, whole // 8, 2, 4, 2), "<u8")
-        np.bitwise_or(first & low, (second & low) << np.uint64(4), out=moved[:, :, 0])
-        np.bitwise_or((first & high) >> np.uint64(4), second & high, out=moved[:, :, 1])
-        moved = moved.view(_WORD)
-    if whole < blocks:
-        moved = np.concatenate([moved.reshape(rows, whole, -1), words[:, whole:]], axis=1)
-    fields.units = np.ascontiguousarray(moved).reshape(rows, -1).view(_UNIT).reshape(rows, blocks, units)
-    if type in (_T.Q5_0, _T.Q5_1):
-        fields.scales[0] = _transpose_tiles(fields.scales[0], *_FIFTH_BITS)
-    elif type is _T.Q6_K:
-        fields.scales[0] = _transpose_tiles(fields.scales[0].reshape(rows, blocks, 2), *_TWO_BITS)
-
-
-def _transpose_tiles(words: _Array, places: list[tuple[int, int]], mask: int) -> _Array:
-    """(rows, blocks, words a block): in each whole tile of 8 blocks, place p of block l becomes place l of block p."""
-    rows, blocks, count = words.shape
-    whole = blocks // 8 * 8
-    tiles = words[:, :whole].reshape(rows, -1, 8, count)
-    quads = np.empty((rows, tiles.shape[1], 8, 8), _WORD)  # place, block
-    for place, (word, shift) in enumerate(places):
-        quads[:, :, place] = tiles[..., word] >> np.uint32(shift) & np.uint32(mask)
-    result = words.copy()
-    target = np.zeros_like(tiles)
-    for place, (word, shift) in enumerate(places):
-        target[..., word] |= quads[..., place] << np.uint32(shift)
-    result[:, :whole] = target.reshape(rows, whole, count)
-    return result
 
 
 def _pack_two_bits(qh: _Array, shift: int) -> _Array:

@@ -6,31 +6,7 @@
 // Afterwards: row_base, load_weights (any four columns), and what layout_cpu.glsl or layout_gpu.glsl says.
 #extension GL_EXT_control_flow_attributes : require
 
-#define WEIGHT_F32 1
-#define WEIGHT_F16 2
-#define WEIGHT_BF16 3
-#define WEIGHT_Q4_0 4
-#define WEIGHT_Q4_1 5
-#define WEIGHT_Q5_0 6
-#define WEIGHT_Q5_1 7
-#define WEIGHT_Q8_0 8
-#define WEIGHT_Q4_K 9
-#define WEIGHT_Q6_K 10
-
-// UNIT_QUADS: how many quads (four neighbouring columns) a 16-byte unit holds
-#if WEIGHT_TYPE == WEIGHT_F32
-#define UNIT_QUADS 1u
-#define PLAIN
-#elif WEIGHT_TYPE == WEIGHT_F16 || WEIGHT_TYPE == WEIGHT_BF16
-#define UNIT_QUADS 2u
-#define PLAIN
-#elif WEIGHT_TYPE == WEIGHT_Q8_0
-#define UNIT_QUADS 4u
-#define NO_MIN
-#else
-#define UNIT_QUADS 8u
-#endif
-#define UNITS (8u / UNIT_QUADS)
+#include "weight_type.glsl"
 
 // Where a row's data begins. `r` is its place among the eight rows of its group ("cpu" layout), `side` is for
 // kernels that read two tensors.
@@ -107,7 +83,24 @@ vec4 byte_floats(uint word) {
     return vec4(float(word & 255u), float((word >> 8) & 255u), float((word >> 16) & 255u), float(word >> 24));
 }
 
-// the q of the quad at place p of a unit: nibbles are in the low halves of word p, then in the high halves of p - 4
+#if WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q5_1 || WEIGHT_TYPE == WEIGHT_Q6_K
+// the q of the quad at place p of a unit, as bytes: nibbles are in the low halves of word p, then in the high halves of
+// p - 4
+uint unit_bytes(uvec4 unit, uvec2 high, uint p) {
+    const uint nibbles = (unit[p & 3u] >> ((p >> 2) * 4u)) & 0x0f0f0f0fu;
+#if WEIGHT_TYPE == WEIGHT_Q6_K
+    // bits 4 and 5 of column j of the quad at 16 (p & 1) + 4 j of word (p & 3) / 2, two further in the upper half
+    const uint bits = ((p & 2u) == 0u ? high.x : high.y) >> ((p & 1u) * 16u + (p >> 2) * 2u);
+    return nibbles | ((bits << 4) & 0x30u) | ((bits << 8) & 0x3000u) | ((bits << 12) & 0x300000u) | ((bits << 16) & 0x30000000u);
+#else
+    // column j of the quad has its fifth bit at 8 (p & 3) + 2 j, one further in the upper half
+    const uint bits = high.x >> ((p & 3u) * 8u + (p >> 2));
+    return nibbles | ((bits << 4) & 0x10u) | ((bits << 10) & 0x1000u) | ((bits << 16) & 0x100000u) | ((bits << 22) & 0x10000000u);
+#endif
+}
+#endif
+
+// the q of the quad at place p of a unit
 vec4 unit_quad(uvec4 unit, uvec2 high, uint p) {
 #if WEIGHT_TYPE == WEIGHT_F32
     return uintBitsToFloat(unit);
@@ -120,20 +113,12 @@ vec4 unit_quad(uvec4 unit, uvec2 high, uint p) {
 #elif WEIGHT_TYPE == WEIGHT_Q8_0
     const int word = int(unit[p & 3u]);
     return vec4(ivec4(bitfieldExtract(word, 0, 8), bitfieldExtract(word, 8, 8), bitfieldExtract(word, 16, 8), word >> 24));
+#elif WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q5_1 || WEIGHT_TYPE == WEIGHT_Q6_K
+    return byte_floats(unit_bytes(unit, high, p));
 #else
     const uint word = unit[p & 3u];
     const uint shift = (p >> 2) * 4u;
-#if WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q5_1
-    // column j of the quad has its fifth bit at 8 (p & 3) + 2 j, one further in the upper half
-    const uint bits = high.x >> ((p & 3u) * 8u + (p >> 2));
-    return byte_floats(((word >> shift) & 0x0f0f0f0fu) | ((bits << 4) & 0x10u) | ((bits << 10) & 0x1000u)
-        | ((bits << 16) & 0x100000u) | ((bits << 22) & 0x10000000u));
-#elif WEIGHT_TYPE == WEIGHT_Q6_K
-    // bits 4 and 5 of column j of the quad at 16 (p & 1) + 4 j of word (p & 3) / 2, two further in the upper half
-    const uint bits = ((p & 2u) == 0u ? high.x : high.y) >> ((p & 1u) * 16u + (p >> 2) * 2u);
-    return byte_floats(((word >> shift) & 0x0f0f0f0fu) | ((bits << 4) & 0x30u) | ((bits << 8) & 0x3000u)
-        | ((bits << 12) & 0x300000u) | ((bits << 16) & 0x30000000u));
-#elif defined(CPU_DEVICE)
+#if defined(CPU_DEVICE)
     // no byte-to-float conversion there: a shift and a mask an element is the shortest
     // its highest bit is stored flipped: see lanes_cpu.glsl
     return vec4(ivec4((uvec4(word ^ 0x80000000u) >> (uvec4(0u, 8u, 16u, 24u) + shift)) & 15u));

@@ -1,5 +1,6 @@
-// What sample_scan leaves for sample_pick: in uint words, `padded` keys, then (key, id) of each part's largest logit.
-// engine/program/sample.py mirrors GROUP_IDS: `padded` is the vocabulary rounded up to it.
+// What sample_scan leaves for sample_pick: in uint words, `padded` keys, then (key, id) of each part's largest logit, an
+// even number of parts. engine/program/sample.py mirrors GROUP_IDS (`padded` is the vocabulary rounded up to it) and
+// PART_IDS. head_groups.comp leaves the same, a part a workgroup.
 #define GROUP_IDS 1024u  // ids a workgroup of sample_scan looks at
 #ifdef CPU_DEVICE
 // subgroup operations are slow on a software device: a part is a lane's

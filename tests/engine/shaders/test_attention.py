@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from engine.program.lower import _attend_decode
 from tests.engine.gpu import Gpu
 
 SPLIT = 64
@@ -107,13 +110,15 @@ def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
     out, state = gpu.poisoned(heads * size * 4), state_at(gpu, position)
     defines = {"HEAD_DIM": size, "SPLIT": SPLIT}
     lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
-    extra = {} if variant == "attend_rows" else {"LANES": 128}
+    geometry = SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads)
+    extra = {} if variant == "attend_rows" else _attend_decode(geometry, gpu.device.subgroup_size)
+    groups = (-(-splits // lanes), heads // extra.get("HEADS", 1), 1)
     scale = size**-0.5
     gpu.dispatch(
         variant,
         (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, sums, sums),
         (heads, kv_heads, context, 1, scale),
-        (-(-splits // lanes), heads, 1),
+        groups,
         defines | extra,
     )
     gpu.dispatch("attend_merge", (parts, sums, state, out), (heads,), (-(-heads * size // 64), 1, 1), defines)
@@ -126,13 +131,13 @@ def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
             variant,
             (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, merged, arrivals),
             (heads, kv_heads, context, 1, scale),
-            (-(-splits // lanes), heads, 1),
+            groups,
             defines | extra | {"MERGE": 1},
         )
         assert np.array_equal(gpu.read(merged), gpu.read(out))
 
 
-@pytest.mark.parametrize("variant", ["attend_rows", "attend_groups"])
+@pytest.mark.parametrize("variant", ["attend_rows", "attend_prompt"])
 @pytest.mark.parametrize(
     ("size", "heads", "kv_heads", "position", "tokens"), [(64, 9, 3, 0, 13), (64, 4, 2, 60, 9), (24, 3, 1, 100, 1)]
 )
@@ -143,13 +148,13 @@ def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens
     k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
     k[:, position + tokens :], v[:, position + tokens :] = np.float16("nan"), np.float16("nan")
     out, sums = gpu.poisoned(q.nbytes), gpu.poisoned(16)
-    defines = {"HEAD_DIM": size, "SPLIT": SPLIT, "PREFILL": 1}
+    defines = {"HEAD_DIM": size, "SPLIT": SPLIT} | ({"PREFILL": 1} if variant == "attend_rows" else {})
     lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
-    extra = {} if variant == "attend_rows" else {"LANES": 128}
+    extra, unused = ({}, (sums, sums, sums)) if variant == "attend_rows" else ({"LANES": 128}, ())
     scale = size**-0.5
     gpu.dispatch(
         variant,
-        (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, sums, sums, sums),
+        (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, *unused),
         (heads, kv_heads, context, tokens, scale),
         (-(-tokens // lanes), heads, 1),
         defines | extra,

@@ -14,7 +14,7 @@ from engine.program import matrix
 from engine.program.matrix import Weight
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import Kernels
+from engine.vulkan.pipelines import Defines, Kernels
 from engine.weights.repack import repack
 from tests.engine.gpu import POISON, Gpu
 from tests.engine.weight_data import K_TYPES, TYPES, T, activations, assert_product, fresh_random, random_raw, values
@@ -194,8 +194,11 @@ def test_many_rows(gpu: Gpu, kernels: Kernels, random: np.random.Generator, rows
     assert_product(run(gpu, op, y), values(raw, T.Q8_0, rows, cols), x[None])
 
 
+ROPE: Defines = {"HEAD_DIM": 8, "ROTATED": 4}
+
+
 def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
-    required = matrix.required_kernels(kernels, [(use, T.Q4_1, 40, 64) for use in get_args(matrix.Use)])
+    required = matrix.required_kernels(kernels, [(use, T.Q4_1, 40, 64) for use in get_args(matrix.Use)], ROPE)
     prepared = {kernels.get(name, defines) for name, defines, _ in required}
     weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, 40, 64), T.Q4_1, 40, 64)
     x = gpu.poisoned(256)
@@ -205,4 +208,11 @@ def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, rando
         matrix.matmul(kernels, weight, x, x, 3, add=True), matrix.embed(kernels, weight, x, x, 2),
         matrix.embed_decode(kernels, weight, x, x),
     ]  # fmt: skip
+    if matrix.layout(kernels) == "gpu":
+        caches = matrix.Caches(x, x, x, x, 3, 1, 1)
+        for norm in (None, matrix.Norm(x, 1e-5)):
+            ops.append(matrix.qkv(kernels, weight, x, x, caches, ROPE, norm=norm))
+            ops.append(matrix.gate_up(kernels, weight, weight, x, x, norm=norm))
+            ops.append(matrix.matvec(kernels, weight, x, x, norm=norm))
+            ops.append(matrix.head_keys(kernels, weight, x, x, (x, x, x, 1024), norm=norm)[0])
     assert {op.kernel for op in ops} == prepared

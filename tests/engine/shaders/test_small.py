@@ -23,7 +23,7 @@ def test_norm(gpu, groups_of_lanes, tokens, width):
     weight = rng.normal(size=width).astype(np.float32)
     y = gpu.poisoned(x.nbytes)
     defines = {"LANES": gpu.device.subgroup_size * groups_of_lanes}
-    gpu.dispatch("norm", (gpu.array(x), gpu.array(weight), y), (width, 1e-5), (tokens, 1, 1), defines)
+    gpu.dispatch("norm", (gpu.array(x), gpu.array(weight), y), (width, 1 / width, 1e-5), (tokens, 1, 1), defines)
     wide = x.astype(np.float64)
     expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5) * weight
     assert np.abs(gpu.read(y).reshape(expected.shape) - expected).max() < 1e-5 * np.abs(expected).max()

@@ -1,0 +1,47 @@
+#version 460
+// y = silu(G x) * (U x) on GPUs: tiles of ROWS rows of each, with matvec_groups' arithmetic. With NORM x
+// is first RMS-normed.
+#include "binding.glsl"
+#include "activation.glsl"
+#include "weight_type.glsl"
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, readonly, GateQuants, uvec4, gate_quants)
+BUFFER(1, readonly, GateScales, SCALE_ELEMENT, gate_scales)
+BUFFER(2, readonly, UpQuants, uvec4, up_quants)
+BUFFER(3, readonly, UpScales, SCALE_ELEMENT, up_scales)
+BUFFER(4, readonly, X, vec4, x)
+BUFFER(5, readonly, Norm, vec4, norm)
+BUFFER(6, writeonly, Y, float, y)
+PUSH_BEGIN
+    ADDRESS(GateQuants, gate_quants)
+    ADDRESS(GateScales, gate_scales)
+    ADDRESS(UpQuants, up_quants)
+    ADDRESS(UpScales, up_scales)
+    ADDRESS(X, x)
+    ADDRESS(Norm, norm)
+    ADDRESS(Y, y)
+    uint rows;
+    float inverse_width;
+    float eps;
+PUSH_END
+
+#define QUANT(base, i) (base.side == 0u ? gate_quants.data[i] : up_quants.data[i])
+#define SCALE(base, i) (base.side == 0u ? SCALE_WORD(gate_scales.data, i) : SCALE_WORD(up_scales.data, i))
+#define SCALE_QUAD(base, i) (base.side == 0u ? gate_scales.data[i] : up_scales.data[i])
+#define SUMS (2 * ROWS)
+#include "dequant.glsl"
+#include "row_products.glsl"
+
+#define ROW_OF(tile, i) min((tile) * ROWS + (i) % ROWS, rows - 1u)
+
+void kernel() {
+    BEGIN_TILES
+        const uint first = tile * ROWS;
+        const uint i = gl_LocalInvocationIndex, row = first + i;
+        if (i < ROWS && row < rows) y.data[row] = silu(row_total(i, parity)) * row_total(ROWS + i, parity);
+    END_TILES
+}
+
+#include "main.glsl"

@@ -1,0 +1,91 @@
+#version 460
+// The LM head on GPUs with sample_scan.comp at its end: logits, their keys after the repetition penalty (where sampling
+// needs them: not at temperature 0), and each workgroup's largest. matvec_groups' arithmetic. With NORM x is first
+// RMS-normed.
+#include "binding.glsl"
+#include "order.glsl"
+#include "state.glsl"
+#include "step.glsl"
+#include "weight_type.glsl"
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, readonly, X, vec4, x)
+BUFFER(3, readonly, Norm, vec4, norm)
+BUFFER(4, writeonly, Y, float, y)
+BUFFER(5, readonly, Step, uint, step_params)
+BUFFER(6, readonly, State, uint, state)
+BUFFER(7, writeonly, Scratch, uint, scratch)
+PUSH_BEGIN
+    ADDRESS(Quants, quants)
+    ADDRESS(Scales, scales)
+    ADDRESS(X, x)
+    ADDRESS(Norm, norm)
+    ADDRESS(Y, y)
+    ADDRESS(Step, step_params)
+    ADDRESS(State, state)
+    ADDRESS(Scratch, scratch)
+    uint rows;
+    float inverse_width;
+    float eps;
+    uint padded;
+PUSH_END
+
+#define QUANT(base, i) quants.data[i]
+#define SCALE(base, i) SCALE_WORD(scales.data, i)
+#define SCALE_QUAD(base, i) scales.data[i]
+#define SUMS ROWS
+#include "dequant.glsl"
+#include "row_products.glsl"
+
+#define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
+
+shared uint history[HISTORY_IDS];
+
+void kernel() {
+    const uint t = gl_LocalInvocationIndex;
+    const uint group = gl_WorkGroupID.x, groups = gl_NumWorkGroups.x;
+    const float penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
+    const bool keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0;
+    if (penalty != 1.0) {
+        for (uint i = t; i < HISTORY_IDS; i += LANES) history[i] = state.data[STATE_HISTORY + i];
+        barrier();
+    }
+    uint best_key = 0u, best_id = NO_ID;
+    BEGIN_TILES
+        const uint first = tile * ROWS;
+        const uint id = first + t;
+        if (t < ROWS && id < rows) {
+            float logit = row_total(t, parity);
+            y.data[id] = logit;
+            if (penalty != 1.0) {
+                bool repeated = false;
+                for (uint i = 0u; i < HISTORY_IDS; ++i) repeated = repeated || history[i] == id;
+                if (repeated) logit = logit > 0.0 ? logit / penalty : logit * penalty;
+            }
+            const uint key = key_of(logit);
+            if (keep_keys) scratch.data[id] = key;
+            if (ahead(key, id, best_key, best_id)) {
+                best_key = key;
+                best_id = id;
+            }
+        }
+    END_TILES
+    if (group + 1u == groups) {  // the keys that pad the vocabulary, and a part that pairs the last
+        if (keep_keys) {
+            for (uint id = rows + t; id < padded; id += LANES) scratch.data[id] = KEY_NAN;
+        }
+        if (t < 2u) scratch.data[padded + groups * 2u + t] = t == 0u ? 0u : NO_ID;
+    }
+    const uint top = subgroupMax(best_key);
+    best_id = subgroupMin(best_key == top ? best_id : NO_ID);
+    if (t == 0u) {
+        scratch.data[padded + group * 2u] = top;
+        scratch.data[padded + group * 2u + 1u] = best_id;
+    }
+}
+
+#include "main.glsl"

@@ -1,0 +1,48 @@
+#version 460
+// y = W x, or y += W x with ADD, on GPUs: tiles of ROWS rows. With NORM x is first RMS-normed.
+#include "binding.glsl"
+#include "weight_type.glsl"
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, readonly, X, vec4, x)
+BUFFER(3, readonly, Norm, vec4, norm)
+BUFFER(4, READWRITE, Y, float, y)
+PUSH_BEGIN
+    ADDRESS(Quants, quants)
+    ADDRESS(Scales, scales)
+    ADDRESS(X, x)
+    ADDRESS(Norm, norm)
+    ADDRESS(Y, y)
+    uint rows;
+    float inverse_width;
+    float eps;
+PUSH_END
+
+#define QUANT(base, i) quants.data[i]
+#define SCALE(base, i) SCALE_WORD(scales.data, i)
+#define SCALE_QUAD(base, i) scales.data[i]
+#define SUMS ROWS
+#include "dequant.glsl"
+#include "row_products.glsl"
+
+#define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
+
+void kernel() {
+    BEGIN_TILES
+        const uint first = tile * ROWS;
+        const uint row = first + gl_LocalInvocationIndex;
+        if (gl_LocalInvocationIndex < ROWS && row < rows) {
+            const float result = row_total(gl_LocalInvocationIndex, parity);
+#ifdef ADD
+            y.data[row] += result;
+#else
+            y.data[row] = result;
+#endif
+        }
+    END_TILES
+}
+
+#include "main.glsl"

@@ -1,0 +1,87 @@
+#version 460
+// The stacked Q, K and V projection on GPUs with rope_store.comp at its end: q is turned and written, k (turned) and v
+// go to the KV cache. matvec_groups' arithmetic; a workgroup takes the ROWS rows of ROWS / 2 pairs of dimensions. With
+// NORM x is first RMS-normed.
+#extension GL_EXT_shader_16bit_storage : require
+#include "binding.glsl"
+#include "state.glsl"
+#include "rope.glsl"
+#include "weight_type.glsl"
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, readonly, X, vec4, x)
+BUFFER(3, readonly, Norm, vec4, norm)
+BUFFER(4, writeonly, Q, float, q)
+BUFFER(5, readonly, Table, vec2, table)
+BUFFER(6, READWRITE, KCache, float16_t, k_cache)
+BUFFER(7, READWRITE, VCache, float16_t, v_cache)
+BUFFER(8, readonly, State, uint, state)
+PUSH_BEGIN
+    ADDRESS(Quants, quants)
+    ADDRESS(Scales, scales)
+    ADDRESS(X, x)
+    ADDRESS(Norm, norm)
+    ADDRESS(Q, q)
+    ADDRESS(Table, table)
+    ADDRESS(KCache, k_cache)
+    ADDRESS(VCache, v_cache)
+    ADDRESS(State, state)
+    uint rows;
+    float inverse_width;
+    float eps;
+    uint heads;
+    uint kv_heads;
+    uint context;
+PUSH_END
+
+#define QUANT(base, i) quants.data[i]
+#define SCALE(base, i) SCALE_WORD(scales.data, i)
+#define SCALE_QUAD(base, i) scales.data[i]
+#define SUMS ROWS
+#include "dequant.glsl"
+#include "row_products.glsl"
+
+// row i of the group's: pairs of a head's dimensions one after another, whichever rows they are
+uint pair_row(uint item) {
+    const uint pair = item / 2u;
+    return pair / HEAD_PAIRS * HEAD_DIM + rope_pair(pair % HEAD_PAIRS)[item % 2u];
+}
+
+void store_pair(vec2 value, uint pair, uint position) {
+    const uint head = pair / HEAD_PAIRS, p = pair % HEAD_PAIRS;
+    const uvec2 place = rope_pair(p);
+    if (head < heads + kv_heads && p < ROTATED / 2u) value = rope_turn(value, table.data[position * (ROTATED / 2u) + p]);
+    if (head < heads) {
+        q.data[head * HEAD_DIM + place.x] = value.x;
+        q.data[head * HEAD_DIM + place.y] = value.y;
+        return;
+    }
+    const bool is_k = head < heads + kv_heads;
+    const uvec2 target = ((head - heads - (is_k ? 0u : kv_heads)) * context + position) * HEAD_DIM + place;
+    if (is_k) {
+        k_cache.data[target.x] = float16_t(value.x);
+        k_cache.data[target.y] = float16_t(value.y);
+    } else {
+        v_cache.data[target.x] = float16_t(value.x);
+        v_cache.data[target.y] = float16_t(value.y);
+    }
+}
+
+#define ROW_OF(tile, i) pair_row(min((tile) * ROWS + (i), rows - 1u))
+
+void kernel() {
+    const uint position = state.data[STATE_POSITION];
+    const bool done = state.data[STATE_DONE] != 0u;
+    BEGIN_TILES
+        const uint first = tile * ROWS;
+        const uint i = gl_LocalInvocationIndex;
+        if (i < ROWS / 2u && first + 2u * i < rows && !done) {
+            store_pair(vec2(row_total(2u * i, parity), row_total(2u * i + 1u, parity)), first / 2u + i, position);
+        }
+    END_TILES
+}
+
+#include "main.glsl"

@@ -1,0 +1,175 @@
+"""Fused kernels for GPUs give the bits of the kernels they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.decode.sampling import Sampling
+from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
+from engine.program import matrix, sample, tuning
+from engine.program.matrix import Norm, Weight
+from engine.program.nodes import Node
+from engine.program.op import Op
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Defines
+from engine.weights.repack import repack
+from tests.engine.gpu import POISON, Gpu
+from tests.engine.weight_data import TYPES, T, activations, fresh_random, random_raw
+
+EPS = 1e-5
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Gpu]:
+    with Gpu(row_kernels=False) as device:
+        yield device
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return fresh_random()
+
+
+def weight_of(gpu: Gpu, random: np.random.Generator, type: T, rows: int, cols: int) -> Weight:
+    planes = repack(random_raw(random, type, rows, cols), type, rows, cols, "gpu")
+    quants, scales = (gpu.array(plane, constant=True) for plane in planes)
+    return Weight("w", type, rows, cols, quants, scales, quants.size + scales.size)
+
+
+def normed(gpu: Gpu, x: Slice, weight: Slice, cols: int) -> tuple[Op, Slice]:
+    """The norm as an op of its own, and where its result goes."""
+    y = gpu.poisoned(cols * 4)
+    kernel = gpu.kernels.get("norm", {"LANES": tuning.lanes(cols, gpu.device.subgroup_size)})
+    return Op("norm", kernel, (x, weight, y), (cols, 1 / cols, EPS), (1, 1, 1)), y
+
+
+def norm_weight(gpu: Gpu, random: np.random.Generator, cols: int) -> Slice:
+    return gpu.array(random.standard_normal(cols).astype(np.float32))
+
+
+@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
+@pytest.mark.parametrize("cols", [256, 12800])  # 12800: more than the lanes take at once
+def test_norm_into_projections(gpu: Gpu, random: np.random.Generator, type: T, cols: int) -> None:
+    rows = 21
+    weight = weight_of(gpu, random, type, rows, cols)
+    x, scale = gpu.array(activations(random, cols)), norm_weight(gpu, random, cols)
+    op, y = normed(gpu, x, scale, cols)
+    separate, fused = (gpu.poisoned(rows * 4 + 64) for _ in range(2))
+    gpu.run(op, matrix.matvec(gpu.kernels, weight, y, separate))
+    gpu.run(matrix.matvec(gpu.kernels, weight, x, fused, norm=Norm(scale, EPS)))
+    np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+    gpu.run(op, matrix.gate_up(gpu.kernels, weight, weight, y, separate))
+    gpu.run(matrix.gate_up(gpu.kernels, weight, weight, x, fused, norm=Norm(scale, EPS)))
+    np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+    assert (gpu.read(fused)[rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
+
+
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize(("size", "rotated"), [(64, 64), (24, 16)])
+@pytest.mark.parametrize("with_norm", [False, True])
+@pytest.mark.parametrize("done", [False, True])
+def test_qkv_rope(
+    gpu: Gpu, random: np.random.Generator, halves: bool, size: int, rotated: int, with_norm: bool, done: bool
+) -> None:
+    heads, kv_heads, cols, context, position = 3, 1, 288, 32, 7
+    rows = (heads + 2 * kv_heads) * size
+    weight = weight_of(gpu, random, T.Q4_1, rows, cols)
+    x = gpu.array(random.standard_normal(cols).astype(np.float32))
+    scale = norm_weight(gpu, random, cols)
+    angles = random.uniform(0, 6, (context, rotated // 2))
+    table = gpu.array(np.stack((np.cos(angles), np.sin(angles)), -1).astype(np.float32))
+    words = np.zeros(128, np.uint32)
+    words[[0, 2]] = position, done
+    state = gpu.array(words)
+    rope: Defines = {"HEAD_DIM": size, "ROTATED": rotated} | ({"ROPE_HALVES": 1} if halves else {})
+    norm_op, y = normed(gpu, x, scale, cols)
+    cache_bytes = kv_heads * context * size * 2
+    caches = [gpu.poisoned(cache_bytes) for _ in range(4)]
+
+    whole = gpu.poisoned(rows * 4)
+    q, k, v = (
+        whole.part(start * size * 4, count * size * 4)
+        for start, count in ((0, heads), (heads, kv_heads), (heads + kv_heads, kv_heads))
+    )
+    pairs = (heads + kv_heads) * size // 2
+    store = Op(
+        "rope_store", gpu.kernels.get("rope_store", rope), (q, k, v, table, caches[0], caches[1], state),
+        (heads, kv_heads, 1, context), (-(-pairs // 64), 1, 1),
+    )  # fmt: skip
+    projection = matrix.matvec(gpu.kernels, weight, y if with_norm else x, whole)
+    gpu.run(*([norm_op] if with_norm else []), projection, store)
+    q_fused = gpu.poisoned(heads * size * 4 + 64)
+    where = matrix.Caches(table, caches[2], caches[3], state, heads, kv_heads, context)
+    norm = Norm(scale, EPS) if with_norm else None
+    gpu.run(matrix.qkv(gpu.kernels, weight, x, q_fused, where, rope, norm=norm))
+    for separate, fused in zip(caches[:2], caches[2:], strict=True):
+        np.testing.assert_array_equal(gpu.read(fused, np.uint16), gpu.read(separate, np.uint16))
+    untouched = (gpu.read(caches[2], np.uint8) == POISON).all()
+    assert untouched == done
+    if not done:
+        np.testing.assert_array_equal(gpu.read(q_fused)[: heads * size], gpu.read(q))
+    assert (gpu.read(q_fused)[heads * size :].view(np.uint8) == POISON).all()
+
+
+@pytest.mark.parametrize("sampling", [
+    Sampling(temperature=0.0), Sampling(temperature=0.0, repeat_penalty=1.3), Sampling(temperature=0.9, seed=3),
+    Sampling(temperature=1.5, top_p=1.0, repeat_penalty=1.2, seed=8),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("vocab", [1024, 2091])
+@pytest.mark.parametrize("with_norm", [False, True])
+def test_head_and_first_step_of_sampling(
+    gpu: Gpu, random: np.random.Generator, sampling: Sampling, vocab: int, with_norm: bool
+) -> None:
+    cols = 64
+    weight = weight_of(gpu, random, T.Q8_0, vocab, cols)
+    x = gpu.array(random.standard_normal(cols).astype(np.float32))
+    scale = norm_weight(gpu, random, cols)
+    step, readback = gpu.memory.allocate(STEP_BYTES, "upload"), gpu.memory.allocate(16, "readback")
+    gpu.memory.write(step, np.frombuffer(pack_step(sampling), np.uint8))
+    history = random.integers(0, vocab, 50).tolist()
+    image = np.frombuffer(initial_state(len(history), 7, history), np.uint8)
+    norm_op, y = normed(gpu, x, scale, cols)
+    results: list[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.uint32]]] = []
+    for fused in (False, True):
+        state = gpu.memory.allocate(STATE_BYTES)
+        gpu.memory.write(state, image)
+        scratch = gpu.poisoned(sample.scratch_bytes(vocab))
+        logits = gpu.poisoned(vocab * 4)
+        head = None
+        if fused:
+            args = (weight, x, logits, Norm(scale, EPS)) if with_norm else (weight, x, logits)
+            head = Node("head_keys", "head", args)
+        ops = sample.sample(gpu.kernels, logits, vocab, step, state, readback, scratch, 1, head)
+        if not fused:
+            ops = [matrix.matvec(gpu.kernels, weight, y if with_norm else x, logits), *ops]
+            ops = [norm_op, *ops] if with_norm else ops
+        gpu.run(*ops)
+        keys = gpu.read(scratch, np.uint32)[: -(-vocab // 1024) * 1024]
+        results.append((int(gpu.read(readback, np.uint32)[0]), gpu.read(logits), keys))
+    (id_separate, logits_separate, keys_separate), (id_fused, logits_fused, keys_fused) = results
+    np.testing.assert_array_equal(logits_fused, logits_separate)
+    np.testing.assert_array_equal(keys_fused, keys_separate)
+    assert id_fused == id_separate
+
+
+@pytest.mark.parametrize("type", [T.Q4_0, T.Q4_K, T.Q8_0], ids=lambda type: type.name)
+def test_rows_a_group_change_no_bit(
+    gpu: Gpu, random: np.random.Generator, type: T, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, cols = 37, 512
+    x = gpu.array(activations(random, cols))
+    raw = weight_of(gpu, random, type, rows, cols)
+    results = []
+    for chosen in ((1, 37), (4, 10), (8, 5), (2, 3), (8, 1)):
+        monkeypatch.setattr(matrix, "rows_and_groups", lambda *_, chosen=chosen: chosen)
+        weight = Weight("w", type, rows, cols, raw.quants, raw.scales, raw.bytes)
+        y = gpu.poisoned(rows * 4 + 64)
+        gpu.run(matrix.matvec(gpu.kernels, weight, x, y))
+        results.append(gpu.read(y))
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+    assert (results[0][rows:].view(np.uint8) == POISON).all()
