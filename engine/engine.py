@@ -271,7 +271,7 @@ class Engine:
         names = {value} if isinstance(value, str) else set(value)
         if unknown := sorted(names - set(PASSES)):
             raise EngineError(f"unknown fusion pass {unknown[0]!r}; there is {', '.join(PASSES)}")
-        return tuple(name for name in PASSES if name in names)
+        return tuple(name for name in self._runtime.offered_passes if name in names)
 
     def _open_runtime(self) -> Runtime:
         """What may use the device. EngineError after close: a driver would crash."""

@@ -25,7 +25,6 @@ from engine.profile.kernel_clock import kernel_clock
 from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
-from engine.program.fusion import PASSES
 from engine.program.lower import Lowering
 from engine.program.matrix import layout
 from engine.progress import Progress
@@ -43,8 +42,8 @@ _STAMP_EVERY = 16
 class Runtime:
     """Everything that lives on the device. What it registers on ``cleanup`` frees it again.
 
-    ``passes`` are the fusion passes that pay here; ``stamp_every``: every how many tokens of a reply one is
-    stamped; 0: never.
+    ``offered_passes`` are the fusion passes this device has kernels for, ``passes`` those that pay here;
+    ``stamp_every``: every how many tokens of a reply one is stamped; 0: never.
     """
 
     def __init__(
@@ -100,6 +99,7 @@ class Runtime:
         memory.write(buffers.state, np.frombuffer(initial_state(0, 0, ()), np.uint8))
         memory.write(self._slot.step, np.frombuffer(pack_step(Sampling(temperature=0.0)), np.uint8))
         memory.flush()
+        self.offered_passes = lowering.passes
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())
@@ -173,10 +173,10 @@ class Runtime:
         return traffic.token_bytes(self.builder.nodes(), self._geometry, position)
 
     def _choose_passes(self, key: str, progress: Progress) -> tuple[str, ...]:
-        chosen = remembered(key, PASSES)
+        chosen = remembered(key, self.offered_passes)
         if chosen is None:
             progress("fusion", 0, 1)
-            chosen = self.instruments.choose_passes(self._slot)
+            chosen = self.instruments.choose_passes(self.offered_passes, self._slot)
             remember(key, chosen)
             progress("fusion", 1, 1)
         return chosen

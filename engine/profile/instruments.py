@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,6 @@ from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
 from engine.profile.scratch import Scratch
-from engine.program.fusion import PASSES
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
@@ -70,8 +70,8 @@ class Instruments:
         with self._scratch.at(position) as before:
             return self._meter.measure(program, before, position, settings, gap_us, rounds)
 
-    def choose_passes(self, slot: Slot) -> tuple[str, ...]:
-        """Measure which fusion passes pay here, on the token fed at position 0, sampling as ``slot`` says."""
+    def choose_passes(self, offered: Sequence[str], slot: Slot) -> tuple[str, ...]:
+        """Measure which ``offered`` fusion passes pay on the token fed at position 0, sampling as ``slot`` says."""
         with ExitStack() as cleanup:
             before = cleanup.enter_context(self._scratch.at(0))
             recorded: dict[tuple[str, ...], CommandBuffer] = {}
@@ -83,7 +83,7 @@ class Instruments:
                     commands.record_all(program.ops, program.barriers)
                 return run_us(recorded[passes], before)
 
-            return choose(PASSES, gpu_us)
+            return choose(offered, gpu_us)
 
     def submit_hint(self, position: int, settings: Settings, slot: Slot) -> SubmitHint:
         """Time the same program with and without the hint, a fresh recording for each run with it, as it demands."""
