@@ -234,6 +234,14 @@ class Engine:
         """Bytes of each weight tensor that a token reads, by name."""
         return self._runtime.bytes_by_tensor()
 
+    def warm_up(self) -> None:
+        """Run every decode kernel and its stamped twin once on a scratch state, between replies.
+
+        A driver may compile a kernel only when it first runs (llvmpipe does, for up to a second in all, and keeps it
+        on disk). Without this the first tokens would show that time as their own.
+        """
+        self._open_runtime().warm_up(self._settings())
+
     def measure_bubbles(self, position: int | None = None) -> BubbleReport:
         """Measure the bubbles of a greedy token under the current settings, between replies.
 

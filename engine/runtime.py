@@ -153,6 +153,12 @@ class Runtime:
             self._ranges[key] = (report.lower_us, max(report.lower_us, report.upper_us))
         return self._ranges[key]
 
+    def warm_up(self, settings: Settings) -> None:
+        """Run a token's kernels and their stamped twins, fused as in ``settings`` and unfused; nothing in flight."""
+        self._stamp_thread.join()
+        for passes in {settings.passes, ()}:
+            self.instruments.run_once(settings._replace(passes=passes), self._slot)
+
     def measure_bubbles(self, position: int, settings: Settings, params: bytes) -> BubbleReport:
         """The bubble meter over the token to be fed at ``position``; nothing may be in flight."""
         self._stamp_thread.join()

@@ -19,12 +19,12 @@ another with or without barriers, and leaves gaps between them either way.)
 from __future__ import annotations
 
 import statistics
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_report import BubbleReport
-from engine.profile.interleave import interleaved, median_error
+from engine.profile.interleave import interleaved, median_error, run_us
 from engine.profile.kernel_clock import KernelClock
 from engine.profile.stamps import Stamps, account, span_us
 from engine.program.op import PIECES, Op
@@ -119,6 +119,14 @@ class BubbleMeter:
             unexplained_error_us=median_error(unexplained),
             instrument_cost_fraction=statistics.median(costs) / median["clean"],
         )
+
+    def run_once(self, program: DecodeProgram, before: CommandBuffer) -> None:
+        """Run the program and its stamped twin, if it has one; ``before`` makes their state."""
+        stamped = None if self._clock is None else self._stamps.twin(program.ops, self._kernels)
+        with closing(CommandBuffer(self._device)) as commands:
+            for ops in (program.ops,) if stamped is None else (program.ops, stamped.ops):
+                commands.record_all(ops, program.barriers)
+                run_us(commands, before)
 
     def _bounding(self, program: DecodeProgram) -> dict[str, tuple[list[Op], list[bool]]]:
         ops, barriers = program.ops, program.barriers

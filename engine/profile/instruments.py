@@ -70,6 +70,12 @@ class Instruments:
         with self._scratch.at(position) as before:
             return self._meter.measure(program, before, position, settings, gap_us, rounds)
 
+    def run_once(self, settings: Settings, slot: Slot) -> None:
+        """Run the token fed at position 0 once clean and once stamped."""
+        program = self._builder.build(self._builder.bucket(0), settings, slot)
+        with self._scratch.at(0) as before:
+            self._meter.run_once(program, before)
+
     def choose_passes(self, offered: Sequence[str], slot: Slot) -> tuple[str, ...]:
         """Measure which ``offered`` fusion passes pay on the token fed at position 0, sampling as ``slot`` says."""
         with ExitStack() as cleanup:

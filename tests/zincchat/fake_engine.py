@@ -96,6 +96,7 @@ class FakeEngine:
         self._answer, self._repeat = answer, repeat
         self._token_s, self._prefill_tok_s = token_s, prefill_tok_s
         self.fail_at = fail_at
+        self.warm = False
         self.has_clock = has_clock
 
     def render(self, messages: list[dict[str, str]]) -> list[int]:
@@ -111,6 +112,10 @@ class FakeEngine:
         self._check_thread()
         self.newest_session = FakeSession(self)
         return self.newest_session
+
+    def warm_up(self) -> None:
+        self._check_thread()
+        self.warm = True
 
     @property
     def probe_gb_s(self) -> float:

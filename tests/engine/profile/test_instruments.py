@@ -42,6 +42,7 @@ def test_measuring_changes_nothing_of_a_conversation(engine):
     assert reply(session) == expected
     engine.measure_submit_hint(3)
     engine.measure_bubbles(12)
+    engine.warm_up()
     session.prefill(longer)
     assert session.prefill_stats.tokens == 1  # the rest is still in the cache
     assert reply(session) == continued
