@@ -15,9 +15,9 @@ BUFFER(0, readonly, Q, vec4, q)
 BUFFER(1, readonly, KCache, uvec4, k_cache)
 BUFFER(2, readonly, VCache, uvec4, v_cache)
 BUFFER(3, readonly, State, uint, state)
-BUFFER(4, COHERENT, Out, float, result)
+BUFFER(4, COHERENT, Out, vec4, result)
 BUFFER(5, COHERENT, Sums, vec2, sums)
-BUFFER(6, writeonly, Merged, float, merged)
+BUFFER(6, writeonly, Merged, vec4, merged)
 BUFFER(7, READWRITE, Arrivals, uint, arrivals)
 PUSH_BEGIN
     ADDRESS(Q, q)
@@ -55,54 +55,91 @@ void unpack8(uvec4 raw, out float v[8]) {
 }
 
 #ifdef MERGE
+#define ITEMS (HEADS * HEAD_DIM / 4)  // of four dimensions each
+#define IN_FLIGHT 8u
 shared uint arrived;
-shared float factors[LANES];
-shared float range_totals[LANES];
+shared float factors[HEADS * LANES];
+shared float range_totals[HEADS * LANES];
+
+// The next ranges of one of the four sums of an item: s = first, first + 4, ... of `count` from `start` on.
+void add_ranges(inout vec4 value, inout float total, uint item, uint first, uint start, uint count, uint first_head) {
+    const uint local = item * 4u / HEAD_DIM, at = first_head * (HEAD_DIM / 4u) + item, width = heads * (HEAD_DIM / 4u);
+    for (uint s = first; s < count; s += 4u * IN_FLIGHT) {
+        vec4 loaded[IN_FLIGHT];
+        [[unroll]] for (uint i = 0u; i < IN_FLIGHT; ++i) loaded[i] = result.data[(start + min(s + 4u * i, count - 1u)) * width + at];
+        [[unroll]] for (uint i = 0u; i < IN_FLIGHT; ++i) {
+            if (s + 4u * i < count) {
+                const float factor = factors[local * LANES + s + 4u * i];
+                total = fma(factor, range_totals[local * LANES + s + 4u * i], total);
+                value = fma(vec4(factor), loaded[i], value);
+            }
+        }
+    }
+}
+
+#if 4 * ITEMS <= LANES
+#define CHAINS 1  // of the four sums of an item, each invocation has one
+#define OWN_ITEMS 1
+shared vec4 chain_values[LANES];
+shared float chain_totals[LANES];
+#else
+#define CHAINS 4
+#define OWN_ITEMS ((ITEMS + LANES - 1) / LANES)
+#endif
 
 // Joins the ranges of HEADS heads, in the order and with the roundings of attend_merge.glsl.
 void merge(uint first_head, uint splits) {
     const uint t = gl_LocalInvocationIndex;
-    const uint width = heads * HEAD_DIM;
-    for (uint h = 0u; h < HEADS; ++h) {
-        const uint head = first_head + h;
+    for (uint h = t / SUBGROUP_SIZE; h < HEADS; h += SUBGROUPS) {
         float top = LOWEST;
-        for (uint s = t; s < splits; s += LANES) top = max(top, sums.data[s * heads + head].x);
+        for (uint s = t % SUBGROUP_SIZE; s < splits; s += SUBGROUP_SIZE) top = max(top, sums.data[s * heads + first_head + h].x);
         [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
+        if (t % SUBGROUP_SIZE == 0u) tops[h] = top;
+    }
+    vec4 values[OWN_ITEMS * CHAINS];
+    float chain_sums[OWN_ITEMS * CHAINS];
+    [[unroll]] for (uint n = 0u; n < OWN_ITEMS * CHAINS; ++n) {
+        values[n] = vec4(0.0);
+        chain_sums[n] = 0.0;
+    }
+    for (uint start = 0u; start < splits; start += LANES) {
+        const uint count = min(LANES, splits - start);
         barrier();
-        if (t % SUBGROUP_SIZE == 0u) tops[t / SUBGROUP_SIZE] = top;
-        barrier();
-        [[unroll]] for (uint i = 0u; i < SUBGROUPS; ++i) top = max(top, tops[i]);
-        float values[(HEAD_DIM + LANES - 1u) / LANES];
-        [[unroll]] for (uint n = 0u; n < values.length(); ++n) values[n] = 0.0;
-        float total = 0.0;
-        for (uint start = 0u; start < splits; start += LANES) {
-            const uint count = min(LANES, splits - start);
-            barrier();
-            if (t < count) {
-                const vec2 sum = sums.data[(start + t) * heads + head];
-                factors[t] = exp(sum.x - top);
-                range_totals[t] = sum.y;
-            }
-            barrier();
-            for (uint s = 0u; s < count; s += 8u) {  // eight loads in flight
-                float loaded[8];
-                [[unroll]] for (uint n = 0u; n < values.length(); ++n) {
-                    const uint d = min(n * LANES + t, HEAD_DIM - 1u);
-                    [[unroll]] for (uint i = 0u; i < 8u; ++i) {
-                        loaded[i] = result.data[(start + min(s + i, count - 1u)) * width + head * HEAD_DIM + d];
-                    }
-                    [[unroll]] for (uint i = 0u; i < 8u; ++i) {
-                        if (s + i < count) values[n] = fma(factors[s + i], loaded[i], values[n]);
-                    }
-                }
-                for (uint i = s; i < min(s + 8u, count); ++i) total = fma(factors[i], range_totals[i], total);
-            }
+        for (uint i = t; i < HEADS * count; i += LANES) {
+            const uint h = i % HEADS, s = i / HEADS;
+            const vec2 sum = sums.data[(start + s) * heads + first_head + h];
+            factors[h * LANES + s] = exp(sum.x - tops[h]);
+            range_totals[h * LANES + s] = sum.y;
         }
-        [[unroll]] for (uint n = 0u; n < values.length(); ++n) {
-            const uint d = n * LANES + t;
-            if (d < HEAD_DIM) merged.data[head * HEAD_DIM + d] = values[n] / total;
+        barrier();
+#if CHAINS == 1
+        if (t < 4u * ITEMS) add_ranges(values[0], chain_sums[0], t % ITEMS, t / ITEMS, start, count, first_head);
+#else
+        [[unroll]] for (uint n = 0u; n < OWN_ITEMS * 4u; ++n) {
+            const uint item = n / 4u * LANES + t;
+            if (item < ITEMS) add_ranges(values[n], chain_sums[n], item, n % 4u, start, count, first_head);
+        }
+#endif
+    }
+#if CHAINS == 1
+    chain_values[t] = values[0];
+    chain_totals[t] = chain_sums[0];
+    barrier();
+    if (t < ITEMS) {
+        const vec4 value = (values[0] + chain_values[t + ITEMS]) + (chain_values[t + 2u * ITEMS] + chain_values[t + 3u * ITEMS]);
+        const float total = (chain_sums[0] + chain_totals[t + ITEMS]) + (chain_totals[t + 2u * ITEMS] + chain_totals[t + 3u * ITEMS]);
+        merged.data[first_head * (HEAD_DIM / 4u) + t] = value / total;
+    }
+#else
+    [[unroll]] for (uint n = 0u; n < OWN_ITEMS; ++n) {
+        const uint item = n * LANES + t, c = 4u * n;
+        if (item < ITEMS) {
+            const vec4 value = (values[c] + values[c + 1u]) + (values[c + 2u] + values[c + 3u]);
+            const float total = (chain_sums[c] + chain_sums[c + 1u]) + (chain_sums[c + 2u] + chain_sums[c + 3u]);
+            merged.data[first_head * (HEAD_DIM / 4u) + item] = value / total;
         }
     }
+#endif
 }
 #endif
 
@@ -199,18 +236,22 @@ void kernel() {
     }
     barrier();
     const uint splits = position / SPLIT + 1u;
-    for (uint i = t; i < HEADS * HEAD_DIM; i += LANES) {
-        float value = parts[i];
-        [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) value += parts[g * HEADS * HEAD_DIM + i];
+    for (uint item = t; item < HEADS * HEAD_DIM / 4u; item += LANES) {
+        vec4 value;
+        [[unroll]] for (uint i = 0u; i < 4u; ++i) {
+            value[i] = parts[item * 4u + i];
+            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) value[i] += parts[g * HEADS * HEAD_DIM + item * 4u + i];
+        }
 #ifdef MERGE
         if (splits == 1u) {  // what joining a single range gives, to the bit
-            float total = totals[i / HEAD_DIM];
-            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[g * HEADS + i / HEAD_DIM];
-            merged.data[first_head * HEAD_DIM + i] = value / total;
+            const uint h = item * 4u / HEAD_DIM;
+            float total = totals[h];
+            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[g * HEADS + h];
+            merged.data[first_head * (HEAD_DIM / 4u) + item] = value / total;
             continue;
         }
 #endif
-        result.data[(gl_WorkGroupID.x * heads + first_head) * HEAD_DIM + i] = value;
+        result.data[(gl_WorkGroupID.x * heads + first_head) * (HEAD_DIM / 4u) + item] = value;
     }
     if (t < HEADS) {
         float total = totals[t], top = tops[t];

@@ -64,6 +64,8 @@ class Kernels:
         self.base: Defines = {"SUBGROUP_SIZE": device.subgroup_size}
         if device.row_kernels:
             self.base["CPU_DEVICE"] = 1
+        elif "shaderIntegerDotProduct" not in device.features:
+            self.base["NO_INTEGER_DOT"] = 1
         if device.binding == "descriptors":
             self.base["DESCRIPTORS"] = 1
         self._kernels: dict[tuple[Any, ...], Kernel] = {}

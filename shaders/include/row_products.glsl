@@ -10,11 +10,12 @@
 // Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 16 and to SUBGROUP_SIZE. They have x
 // (vec4), norm (vec4; the RMS norm's weights, with NORM), and the push constants inverse_width and eps.
 //
-// Small integers become floats without a conversion, which GPUs do at a fraction of their rate: with the exponent of
-// 2^23 or-ed to them, bits that stand for q 2^b are 2^23 + q 2^b, and a subtraction leaves q 2^b exactly. x carries the
-// 2^-b, so fields need no shift, and the product is that of q and x to the bit.
-#define MAGIC 0x4B000000u
-#define TWO_23 8388608.0
+// Quantised weights meet x in integers: a block of x is rounded to 23 bits with one power of two, which errs by no more
+// than float32 sums do, and split into three planes of signed bytes, so that three packed dot products stand for four
+// multiplications, additions and the conversions that GPUs are slow at. The block's sum is exact.
+#ifndef NO_INTEGER_DOT
+#extension GL_EXT_integer_dot_product : require
+#endif
 #define BLOCKS ((COLS + 31u) / 32u)
 #define CHUNKS ((BLOCKS + LANES - 1u) / LANES)
 #define QUADS (COLS / 4u)
@@ -24,12 +25,6 @@
 #define PITCH 5u  // vec4s of half a block in shared memory, one more than it has: blocks start in different banks
 shared vec4 staged[LANES * PITCH];
 shared float row_parts[2u * SUBGROUPS * SUMS];  // of two tiles in turn
-
-#if WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q5_1 || WEIGHT_TYPE == WEIGHT_Q4_K
-#define HAS_MIN 1
-#else
-#define HAS_MIN 0
-#endif
 
 // A block of a row as loaded.
 struct Packed {
@@ -79,62 +74,9 @@ Packed load_packed(RowBase base, uint block) {
     return p;
 }
 
-float small_float(uint value) { return uintBitsToFloat(value | MAGIC) - TWO_23; }
-
-vec4 fields(uvec4 bits, vec4 offsets) { return uintBitsToFloat(bits | MAGIC) - (TWO_23 + offsets); }
-
 float add_quad(float sum, vec4 q, vec4 v) { return fma(q.w, v.w, fma(q.z, v.z, fma(q.y, v.y, fma(q.x, v.x, sum)))); }
 
-// For each type: what the x of a block's quads 0-3 and 4-7 carry (the 2^-b of their places), and the products of the
-// quads in the low and in the high half of the block, in order, with their x.
-#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q4_K
-#define LOW_PLACES vec4(1.0, 256.0, 65536.0, 16.0)
-#define HIGH_PLACES vec4(16.0, 4096.0, 1.0, 256.0)
-#if WEIGHT_TYPE == WEIGHT_Q4_0
-#define OFFSET Q4_0_OFFSET
-#else
-#define OFFSET 0.0
-#endif
-float add_low(float sum, uint word, vec4 v) {
-    return add_quad(sum, fields(uvec4(word & 0xfu, word & 0xf00u, word & 0xf0000u, (word >> 20) & 0xf0u), OFFSET * LOW_PLACES), v);
-}
-float add_high(float sum, uint word, vec4 v) {
-    const uint top = word >> 20;
-    return add_quad(sum, fields(uvec4(word & 0xf0u, word & 0xf000u, top & 0xfu, top & 0xf00u), OFFSET * HIGH_PLACES), v);
-}
-#define LOW_SUM(p) add_low(add_low(add_low(add_low(0.0, p.u0.x, x0), p.u0.y, x1), p.u0.z, x2), p.u0.w, x3)
-#define HIGH_SUM(p) add_high(add_high(add_high(add_high(0.0, p.u0.x, x4), p.u0.y, x5), p.u0.z, x6), p.u0.w, x7)
-#elif WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q5_1 || WEIGHT_TYPE == WEIGHT_Q6_K
-#define LOW_PLACES vec4(1.0, 256.0, 65536.0, 1.0)
-#define HIGH_PLACES LOW_PLACES
-#if WEIGHT_TYPE == WEIGHT_Q5_0
-#define OFFSET Q5_0_OFFSET
-#elif WEIGHT_TYPE == WEIGHT_Q6_K
-#define OFFSET Q6_K_OFFSET
-#else
-#define OFFSET 0.0
-#endif
-float add_bytes(float sum, uint word, vec4 v) {
-    return add_quad(sum, fields(uvec4(word & 0xffu, word & 0xff00u, word & 0xff0000u, word >> 24), OFFSET * LOW_PLACES), v);
-}
-#define QUAD_BYTES(p, i) unit_bytes(p.u0, p.high, i)
-#define LOW_SUM(p) \
-    add_bytes(add_bytes(add_bytes(add_bytes(0.0, QUAD_BYTES(p, 0u), x0), QUAD_BYTES(p, 1u), x1), QUAD_BYTES(p, 2u), x2), QUAD_BYTES(p, 3u), x3)
-#define HIGH_SUM(p) \
-    add_bytes(add_bytes(add_bytes(add_bytes(0.0, QUAD_BYTES(p, 4u), x4), QUAD_BYTES(p, 5u), x5), QUAD_BYTES(p, 6u), x6), QUAD_BYTES(p, 7u), x7)
-#elif WEIGHT_TYPE == WEIGHT_Q8_0
-#define LOW_PLACES vec4(1.0, 256.0, 1.0, 256.0)
-#define HIGH_PLACES LOW_PLACES
-float add_bytes(float sum, uint word, vec4 v) {
-    word ^= 0x80808080u;
-    const uint top = word >> 16;
-    return add_quad(sum, fields(uvec4(word & 0xffu, word & 0xff00u, top & 0xffu, top & 0xff00u), 128.0 * LOW_PLACES), v);
-}
-#define LOW_SUM(p) add_bytes(add_bytes(add_bytes(add_bytes(0.0, p.u0.x, x0), p.u0.y, x1), p.u0.z, x2), p.u0.w, x3)
-#define HIGH_SUM(p) add_bytes(add_bytes(add_bytes(add_bytes(0.0, p.u1.x, x4), p.u1.y, x5), p.u1.z, x6), p.u1.w, x7)
-#else
-#define LOW_PLACES vec4(1.0)
-#define HIGH_PLACES vec4(1.0)
+#ifdef PLAIN
 #define PLAIN_QUAD(u, i) unit_quad(u, uvec2(0u), i)
 #if UNITS == 8
 #define LOW_SUM(p) \
@@ -147,33 +89,77 @@ float add_bytes(float sum, uint word, vec4 v) {
 #define HIGH_SUM(p) \
     add_quad(add_quad(add_quad(add_quad(0.0, PLAIN_QUAD(p.u2, 0u), x4), PLAIN_QUAD(p.u2, 1u), x5), PLAIN_QUAD(p.u3, 0u), x6), PLAIN_QUAD(p.u3, 1u), x7)
 #endif
+#define BLOCK_SUM(sum, p) (sum + (LOW_SUM(p) + HIGH_SUM(p)))
+#else
+
+#ifdef NO_INTEGER_DOT
+int dot4(uint a, int b) {
+    int sum = 0;
+    for (int i = 0; i < 32; i += 8) sum += bitfieldExtract(int(a), i, 8) * bitfieldExtract(b, i, 8);
+    return sum;
+}
+#else
+int dot4(uint a, int b) { return dotPacked4x8EXT(int(a), b); }
 #endif
 
-// sum plus a block's product from those of its halves; `total` is the sum of its x
-float add_block(float sum, Packed p, uint block, float low, float high, float total) {
-#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q8_0
-    return fma(unpackHalf2x16(p.scales.x >> (block & 1u) * 16u).x, low + high, sum);
+// sums of a quad's q (four signed bytes) times each plane of its x
+ivec3 add_dots(ivec3 sums, uint q, ivec3 planes) {
+    return ivec3(sums.x + dot4(q, planes.x), sums.y + dot4(q, planes.y), sums.z + dot4(q, planes.z));
+}
+
+float planes_value(ivec3 sums) { return fma(float(sums.z), 65536.0, float(sums.y * 256 + sums.x)); }
+
+// the q of the quads in the low and in the high half of a block; `OFFSET` is yet to be subtracted
+#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q4_K
+#define LOW_QUAD(p, word, i) (p.u0.word & 0x0f0f0f0fu)
+#define HIGH_QUAD(p, word, i) ((p.u0.word >> 4) & 0x0f0f0f0fu)
+#elif WEIGHT_TYPE == WEIGHT_Q8_0
+#define LOW_QUAD(p, word, i) p.u0.word
+#define HIGH_QUAD(p, word, i) p.u1.word
+#else
+#define LOW_QUAD(p, word, i) unit_bytes(p.u0, p.high, i)
+#define HIGH_QUAD(p, word, i) unit_bytes(p.u0, p.high, i + 4u)
+#endif
+#if WEIGHT_TYPE == WEIGHT_Q4_0
+#define OFFSET 8
+#elif WEIGHT_TYPE == WEIGHT_Q5_0
+#define OFFSET 16
 #elif WEIGHT_TYPE == WEIGHT_Q6_K
-    const uint two = (p.scales.x >> (block & 1u) * 16u) ^ 0x8080u;
-    const float d = unpackHalf2x16(p.scales.y >> ((block >> 3) & 1u) * 16u).x;
-    sum = fma(d * (small_float(two & 0xffu) - 128.0), low, sum);
-    return fma(d * (small_float((two >> 8) & 0xffu) - 128.0), high, sum);
-#elif HAS_MIN
+#define OFFSET 32
+#else
+#define OFFSET 0
+#endif
+#define LOW_DOTS(from, p) \
+    add_dots(add_dots(add_dots(add_dots(from, LOW_QUAD(p, x, 0u), x0), LOW_QUAD(p, y, 1u), x1), LOW_QUAD(p, z, 2u), x2), LOW_QUAD(p, w, 3u), x3)
+#define HIGH_DOTS(from, p) \
+    add_dots(add_dots(add_dots(add_dots(from, HIGH_QUAD(p, x, 0u), x4), HIGH_QUAD(p, y, 1u), x5), HIGH_QUAD(p, z, 2u), x6), HIGH_QUAD(p, w, 3u), x7)
+
+// Where there is one scale a block, its dots run on from half to half.
+#if WEIGHT_TYPE == WEIGHT_Q6_K
+#define BLOCK_SUM(sum, p) add_block(sum, p, block, LOW_DOTS(low_start, p), HIGH_DOTS(high_start, p), x_scale, total)
+#else
+#define BLOCK_SUM(sum, p) add_block(sum, p, block, HIGH_DOTS(LOW_DOTS(low_start, p), p), ivec3(0), x_scale, total)
+#endif
+
+// sum plus a block's product from its dots; `total` is the sum of its x
+float add_block(float sum, Packed p, uint block, ivec3 low, ivec3 high, float x_scale, float total) {
+#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q8_0
+    return fma(unpackHalf2x16(p.scales.x >> (block & 1u) * 16u).x * x_scale, planes_value(low), sum);
+#elif WEIGHT_TYPE == WEIGHT_Q6_K
+    const int two = int(p.scales.x >> (block & 1u) * 16u);
+    const float d = unpackHalf2x16(p.scales.y >> ((block >> 3) & 1u) * 16u).x * x_scale;
+    sum = fma(d * float(bitfieldExtract(two, 0, 8)), planes_value(low), sum);
+    return fma(d * float(bitfieldExtract(two, 8, 8)), planes_value(high), sum);
+#else
 #if WEIGHT_TYPE == WEIGHT_Q4_K
-    // dequant.glsl's k4_scale without conversions
-    const uint i = block & 7u;
-    const uvec3 bytes = p.scales.yzw >> ((i & 3u) * 8u);
-    const uint scale = (i & 4u) == 0u ? bytes.x & 63u : (bytes.z & 15u) | ((bytes.x >> 2) & 48u);
-    const uint minimum = (i & 4u) == 0u ? bytes.y & 63u : ((bytes.z >> 4) & 15u) | ((bytes.y >> 2) & 48u);
-    const vec2 dm = unpackHalf2x16(p.scales.x) * vec2(small_float(scale), -small_float(minimum));
+    const vec2 dm = k4_scale(p.scales, block & 7u);
 #else
     const vec2 dm = unpackHalf2x16(p.scales.x);
 #endif
-    return fma(dm.y, total, fma(dm.x, low + high, sum));
-#else
-    return sum + (low + high);
+    return fma(dm.y, total, fma(dm.x * x_scale, planes_value(low), sum));
 #endif
 }
+#endif
 
 // ---- x ----
 
@@ -216,15 +202,57 @@ void stage_half(uint chunk, uint half_block, float norm_scale) {
 vec4 own_quad(uint i) { return staged[gl_LocalInvocationIndex * PITCH + i]; }
 float quad_total(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 
-#define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7; float total, norm_scale;
-#define TAKE_QUAD(v, i, places) v = own_quad(i); total += quad_total(v); v = v * (1.0 / places);
+#ifdef PLAIN
+#define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7;
 #define TAKE_X(chunk) \
-    total = 0.0; \
     stage_half(chunk, 0u, norm_scale); \
-    TAKE_QUAD(x0, 0u, LOW_PLACES) TAKE_QUAD(x1, 1u, LOW_PLACES) TAKE_QUAD(x2, 2u, LOW_PLACES) TAKE_QUAD(x3, 3u, LOW_PLACES) \
+    x0 = own_quad(0u); x1 = own_quad(1u); x2 = own_quad(2u); x3 = own_quad(3u); \
     barrier(); \
     stage_half(chunk, 1u, norm_scale); \
-    TAKE_QUAD(x4, 0u, HIGH_PLACES) TAKE_QUAD(x5, 1u, HIGH_PLACES) TAKE_QUAD(x6, 2u, HIGH_PLACES) TAKE_QUAD(x7, 3u, HIGH_PLACES)
+    x4 = own_quad(0u); x5 = own_quad(1u); x6 = own_quad(2u); x7 = own_quad(3u);
+#else
+float quad_top(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
+
+// The planes of a quad of x: round(x * factor), with |x * factor| < 2^22, is x + 256 y + 65536 z.
+ivec3 quad_planes(vec4 v, float factor) {
+    // the addition of 1.5 * 2^23 leaves the rounded value in the lowest bits; that of 0x80 a byte makes all bytes unsigned
+    const uvec4 bits = floatBitsToUint(fma(v, vec4(factor), vec4(12582912.0))) - 0x4B400000u + 0x00808080u;
+    const uint even01 = (bits.x & 0x00ff00ffu) | ((bits.y & 0x00ff00ffu) << 8);
+    const uint even23 = (bits.z & 0x00ff00ffu) | ((bits.w & 0x00ff00ffu) << 8);
+    const uint odd01 = ((bits.x >> 8) & 0xffu) | (bits.y & 0xff00u);
+    const uint odd23 = ((bits.z >> 8) & 0xffu) | (bits.w & 0xff00u);
+    const uvec3 bytes = uvec3(
+        (even01 & 0xffffu) | (even23 << 16), odd01 | (odd23 << 16), (even01 >> 16) | (even23 & 0xffff0000u));
+    return ivec3(bytes ^ 0x80808080u);
+}
+
+ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, planes); }
+
+#define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; float total, x_scale;
+#define TAKE_X(chunk) \
+    { \
+        stage_half(chunk, 0u, norm_scale); \
+        const vec4 v0 = own_quad(0u), v1 = own_quad(1u), v2 = own_quad(2u), v3 = own_quad(3u); \
+        barrier(); \
+        stage_half(chunk, 1u, norm_scale); \
+        const vec4 v4 = own_quad(0u), v5 = own_quad(1u), v6 = own_quad(2u), v7 = own_quad(3u); \
+        total = ((quad_total(v0) + quad_total(v1)) + (quad_total(v2) + quad_total(v3))) \
+            + ((quad_total(v4) + quad_total(v5)) + (quad_total(v6) + quad_total(v7))); \
+        const float top = max(max(max(quad_top(v0), quad_top(v1)), max(quad_top(v2), quad_top(v3))), \
+            max(max(quad_top(v4), quad_top(v5)), max(quad_top(v6), quad_top(v7)))); \
+        const uint exponent = clamp(floatBitsToUint(top) >> 23, 22u, 253u); \
+        const float factor = uintBitsToFloat((275u - exponent) << 23); \
+        /* a sum that is no number stays none */ \
+        x_scale = uintBitsToFloat((exponent - 21u) << 23) + (total - total); \
+        x0 = quad_planes(v0, factor); x1 = quad_planes(v1, factor); \
+        x2 = quad_planes(v2, factor); x3 = quad_planes(v3, factor); \
+        x4 = quad_planes(v4, factor); x5 = quad_planes(v5, factor); \
+        x6 = quad_planes(v6, factor); x7 = quad_planes(v7, factor); \
+        low_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x0), x1), x2), x3); \
+        high_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x4), x5), x6), x7); \
+        if (WEIGHT_TYPE != WEIGHT_Q6_K) low_start += high_start; \
+    }
+#endif
 
 // ---- sums ----
 
@@ -291,13 +319,12 @@ float row_total(uint i, uint parity) {
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
-#define ADD_ROW(name, i) \
-    sum_##name = add_block(sum_##name, packed_##name, block, LOW_SUM(packed_##name), HIGH_SUM(packed_##name), total);
+#define ADD_ROW(name, i) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
 #if (COLS + 31) / 32 > LANES
 #define BEGIN_TILES \
     DECLARE_X \
     EACH_SUM(DECLARE_ROW) \
-    norm_scale = find_norm_scale(); \
+    const float norm_scale = find_norm_scale(); \
     uint parity = 0u; \
     for (uint tile = gl_WorkGroupID.x; tile < TILE_COUNT; tile += gl_NumWorkGroups.x, parity ^= 1u) { \
         EACH_SUM(CLEAR_ROW) \
@@ -318,7 +345,7 @@ float row_total(uint i, uint parity) {
     const uint block = min(gl_LocalInvocationIndex, BLOCKS - 1u); \
     uint loaded = gl_WorkGroupID.x; \
     EACH_SUM(LOAD_ROW) \
-    norm_scale = find_norm_scale(); \
+    const float norm_scale = find_norm_scale(); \
     TAKE_X(0u) \
     uint parity = 0u; \
     for (uint tile = gl_WorkGroupID.x; tile < TILE_COUNT; tile += gl_NumWorkGroups.x, parity ^= 1u) { \
