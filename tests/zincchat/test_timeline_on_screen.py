@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.zincchat.app_driver import NARROW, Chat, chatting
+from textual.strip import Strip
+
+from tests.zincchat.app_driver import NARROW, WIDE, Chat, chatting
 from zincchat.widgets.side_panel import SidePanel
 from zincchat.widgets.timeline import Timeline
 
@@ -68,6 +70,26 @@ async def test_the_scale_key_rescales_it() -> None:
         before = shown(chat)[0]
         await chat.pilot.press("f9")
         assert shown(chat)[0] != before
+
+
+async def test_it_fills_the_width_again_after_a_resize(monkeypatch) -> None:
+    """What reached the screen last counts: a widget is drawn in its new size before it hears of the resize."""
+    drawn: dict[int, str] = {}
+    render = Timeline.render_line
+
+    def render_line(self: Timeline, y: int) -> Strip:
+        strip = render(self, y)
+        drawn[y] = strip.text.rstrip()
+        return strip
+
+    monkeypatch.setattr(Timeline, "render_line", render_line)
+    async with chatting(software=False) as chat:
+        await chat.pilot.press("f6")
+        await chat.ask("go")
+        await chat.pilot.resize_terminal(30, 20)
+        await chat.pilot.resize_terminal(*WIDE)
+        assert drawn[1].startswith("CPU")
+        assert [drawn[row] for row in range(5)] == shown(chat)
 
 
 async def test_it_fits_a_small_terminal_and_leaves_room_to_the_panel() -> None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 STEPS = {"build": "R", "record": "R", "patch": "S", "submit": "S", "wait": "·", "readback": "I"}
 MEANINGS = {
-    "R": "build, record",
-    "S": "patch, submit",
-    "·": "CPU waits for the GPU",
-    "I": "read the id back",
+    "R": "record",
+    "S": "submit",
+    "·": "CPU waits",
+    "I": "read back",
     "G": "GPU busy",
     "K": "kernels",
     "B": "bubbles",

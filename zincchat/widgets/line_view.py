@@ -26,6 +26,7 @@ class LineView(Widget):
         super().__init__(id=id)
         self.view = PanelView()
         self._strips: list[Strip] | None = None
+        self._drawn_size = Size()
 
     def lines(self) -> list[Line]:
         """What to draw, at most ``content_size.height`` lines of ``content_size.width`` cells; the rest is cut off."""
@@ -42,10 +43,6 @@ class LineView(Widget):
         """The text as drawn, without its styles."""
         return "\n".join(strip.text.rstrip() for strip in self._draw())
 
-    def on_resize(self) -> None:
-        """Lines depend on the width."""
-        self._strips = None
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """One row a line, where the styles leave the height open."""
         return len(self.lines())
@@ -57,8 +54,9 @@ class LineView(Widget):
         return strip.apply_style(self.rich_style)
 
     def _draw(self) -> list[Strip]:
-        """All rows, made once for each ``show``."""
-        if self._strips is None:
+        """All rows, made once for each ``show`` and size: a resized widget is drawn before it hears of it."""
+        if self._strips is None or self._drawn_size != self.content_size:
+            self._drawn_size = self.content_size
             width = self.content_size.width
             self._strips = [
                 Strip([Segment(text, _style(style)) for text, style in line]).crop_extend(0, width, None)

@@ -36,13 +36,16 @@ class Timeline(LineView):
 
 
 def _legend(deviation_us: float | None, cells: str) -> Line:
-    """How well the lanes fit together, then the letters in them."""
-    if deviation_us is None:
-        fit = ("no calibrated clock: the GPU's lane is only known to lie after its submit", "yellow")
-    else:
-        fit = (f"CPU and GPU ± {deviation_us:.2g} us", "dim")
-    legend: Line = [(" " * LABEL_WIDTH, ""), fit, ("   ", "")]
+    """The letters in the lanes and how well these fit together; a warning comes first, since the end may be cut off."""
+    letters: Line = []
     for letter, meaning in MEANINGS.items():
         if letter in cells:
-            legend += [*coloured(letter), (f" {meaning}  ", "dim")]
-    return legend
+            letters += [*coloured(letter), (f" {meaning}  ", "dim")]
+    indent = (" " * LABEL_WIDTH, "")
+    if deviation_us is None:
+        return [
+            indent,
+            ("no calibrated clock: the GPU's lane is only known to lie after its submit  ", "yellow"),
+            *letters,
+        ]
+    return [indent, *letters, (f"CPU and GPU ± {deviation_us:.2g} us", "dim")]
