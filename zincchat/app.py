@@ -268,7 +268,7 @@ class ChatApp(App[None]):
                 self._loaded(event)
             case ev.LoadFailed():
                 self.prompt_history.add(self.query_one(Prompt).text.strip())
-                self.exit(return_code=1, message=event.problem)
+                self.exit(return_code=1, message=f"zincchat: {event.problem}")
             case ev.DeviceMeasured():
                 self.panel.device_measured(event)
             case ev.Measuring():
@@ -288,7 +288,7 @@ class ChatApp(App[None]):
         if not event.model.can_chat:
             self.exit(
                 return_code=1,
-                message=f"{event.model.name} has no tokenizer or chat template, so it cannot chat; "
+                message=f"zincchat: {event.model.name} has no tokenizer or chat template, so it cannot chat; "
                 "choose another --model (zincchat bench needs neither)",
             )
             return
