@@ -107,7 +107,7 @@ async def test_a_model_that_cannot_be_loaded_ends_the_app_with_its_line(tmp_path
     async with chatting(fail="model.gguf: the file is cut off", load_s=0.2, wait=False, options=options) as chat:
         await chat.type("a draft")
         await chat.until(lambda: chat.app.return_code == 1)
-        assert [str(line) for line in chat.app._exit_renderables] == ["model.gguf: the file is cut off"]
+        assert [str(line) for line in chat.app._exit_renderables] == ["zincchat: model.gguf: the file is cut off"]
     assert "a draft" in (tmp_path / "history").read_text()
 
 

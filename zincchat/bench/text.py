@@ -48,7 +48,7 @@ _CPU: tuple[Column, ...] = (
     ("us/op", lambda run: cells.us(run["build_us_per_op"])),
     ("us/dispatch", lambda run: cells.us(run["record_us_per_dispatch"])),
     ("dispatches", lambda run: str(run["dispatches"])),
-    ("of barriers", lambda run: str(run["barrier_count"])),
+    ("barriers", lambda run: str(run["barrier_count"])),
     ("recorded", lambda run: str(run["recordings"])),
 )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 USUAL_CONTEXT = 2048  # what the engine takes when it is told nothing
 
 
-@click.command()
+@click.command(short_help="Compare the modes' speed and where a token's time goes.")
 @click.option("--modes", type=options.EngineNames("mode", "MODES"), help="Decode modes to compare [all].")
 @click.option(
     "--barriers",

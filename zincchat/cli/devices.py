@@ -9,7 +9,7 @@ import click
 from zincchat.cli import options, output
 
 
-@click.command()
+@click.command(short_help="List the Vulkan devices.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @options.debug_option
 def devices(as_json: bool) -> None:

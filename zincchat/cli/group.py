@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -22,7 +23,29 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         ctx.exit()
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class _Group(click.Group):
+    """Says what was probably meant where the first argument is no command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; raises click.UsageError with a hint for ``chat``, a model file, or a bare prompt."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            word, said = args[0], error.format_message()
+            if "Did you mean" in said:
+                raise
+            if word == "chat":
+                hint = "the chat is 'zincchat' alone"
+            elif word.endswith(".gguf"):
+                hint = f"a model goes behind --model: zincchat --model {word}"
+            else:
+                hint = f"to have it answered: zincchat run {shlex.quote(' '.join(args))}"
+            raise click.UsageError(f"{said.rstrip('.')}; {hint}", ctx) from error
+
+
+@click.group(cls=_Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @options.model_options
 @options.mode_options
 @click.option("--system", metavar="TEXT", help="The system prompt.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zincchat.catalogue import CatalogueModel
 
 
-@click.group()
+@click.group(short_help="List, fetch, find and remove models.")
 @options.debug_option
 def models() -> None:
     """List, fetch, find and remove the models that --model takes by name."""

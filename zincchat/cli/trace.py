@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-@click.command()
+@click.command(short_help="Answer PROMPT and write the timeline for Perfetto.")
 @click.argument("out", metavar="OUT.json")
 @options.prompt_options
 @options.model_options

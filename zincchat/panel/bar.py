@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 LETTERS = {
     "R": "record",
     "S": "submit",
-    "W": "GPU idle otherwise",
+    "W": "other GPU idle",
     "G": "GPU busy",
     "K": "kernels",
     "B": "bubbles",

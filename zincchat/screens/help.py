@@ -58,13 +58,13 @@ FIGURES = (
     ("process CPU", "of this process over all its threads: 100% is one core"),
 )
 MODES = (
-    ("rerecord", "build and record every token, submit, wait: the article's today"),
+    ("rerecord", "build and record every token, submit, wait: the usual way, and 'today' in the full panel"),
     ("overlap", "the same, but the next token is recorded while the GPU runs this one"),
     ("reuse", "record once, patch the parameters, submit again, wait"),
     ("pipelined", "several recordings submitted ahead; the GPU feeds itself, the CPU reads behind it"),
 )
 ARTICLE = (
-    ("article", "modelled there, never measured, for Qwen3.5-9B on an RX 9070 XT"),
+    ("article", "of the design article this follows: modelled, never measured, for Qwen3.5-9B on an RX 9070 XT"),
     ("this device", "medians of the newest 64 tokens under the present setting, and their share of the token"),
     ("dispatch + barriers", "what the GPU lost, whoever caused it: GPU idle and bubbles"),
     ("submission edges", "a stamped token's GPU time before its first kernel and after its last"),
@@ -76,7 +76,7 @@ BARS = (
     ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
     ("S submit", "CPU patches the parameters and submits (thread time)"),
     (
-        "W GPU idle otherwise",
+        "W other GPU idle",
         "the GPU idles for another reason, from the end of the token before: read-back, Python, waking up",
     ),
     ("G GPU busy", "the GPU's time of a clean token, which does not tell kernels from bubbles"),

@@ -85,7 +85,7 @@ def _make(folder: Path) -> None:
 
 
 def _install(checkout: Path, python: Path) -> None:
-    say("installing the locked dependencies into .venv (about 300 MB on the disk)")
+    say("installing the locked dependencies into .venv (about 300 MB on the disk; a minute or so)")
     install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     install += ["--no-input", "--no-deps"]
     steps: tuple[list[str], ...] = (

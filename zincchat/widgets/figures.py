@@ -16,7 +16,7 @@ from zincchat.widgets.verdict_lines import verdict_lines
 DASH = "–"
 STAMPED = " ◇"
 LEGEND = (
-    "R record,S submit,W GPU idle otherwise,› longer: F9",
+    "R record,S submit,W other GPU idle,› longer: F9",
     "G GPU busy,K kernels ◇,B bubbles ◇,· rest ┊ period",
 )
 
