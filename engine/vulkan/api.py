@@ -50,7 +50,8 @@ def require_loader() -> None:
     """Raise EngineError unless the Vulkan loader could be opened."""
     if lib is None:
         raise EngineError(
-            "no Vulkan loader (libvulkan.so.1): run 'make setup', or install libvulkan1 and mesa-vulkan-drivers"
+            "no Vulkan loader (libvulkan.so.1): run 'make setup' and start scripts by "
+            "'python -m zincchat.launcher --exec', or install libvulkan1 and mesa-vulkan-drivers"
         ) from _LOAD_ERROR
 
 
