@@ -28,7 +28,7 @@ def one_line(text: str) -> str:
 
 async def test_the_verdict_is_the_engines_own() -> None:
     async with chatting(software=False) as chat:
-        assert "after the first ◇" in chat.figures
+        assert "after three ◇" in chat.figures
         await chat.ask("go")
         clean, stamped = decoded(chat)
         idle_us = median(clean, "gpu_idle_before_us") - chat.engine.queued_gap_us

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine import Verdict, floor_fraction, floor_tok_s, starved_us, verdict
+from zincchat.panel.runs import STAMPED_TOKENS_NEEDED
 from zincchat.panel.statistics import median
 
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ def floor(view: PanelView, segment: Segment) -> tuple[float, float] | None:
 
 
 def judge(view: PanelView, segment: Segment) -> Verdict | None:
-    """The verdict; None before the first stamped token, or where the device's own figures are missing."""
+    """The verdict; None before the third stamped token, or where the device's own figures are missing."""
     idle_us, token_bytes = starved(view, segment), bytes_per_token(view)
     if view.device is None or idle_us is None or token_bytes is None or not segment.gpu_us:
         return None
     bubbles_us: float | tuple[float, float]
-    if segment.bubbles_us and segment.kernels_us:
+    if len(segment.bubbles_us) >= STAMPED_TOKENS_NEEDED and segment.kernels_us:
         bubbles_us, kernels_us = median(segment.bubbles_us), median(segment.kernels_us)
     elif segment.bubbles_low_us:
         bubbles_us, kernels_us = (median(segment.bubbles_low_us), median(segment.bubbles_high_us)), None

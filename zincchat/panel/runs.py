@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine import TokenTiming
 
 KEPT_TOKENS = 64
+STAMPED_TOKENS_NEEDED = 3  # the median of fewer is at the mercy of one that was disturbed
 
 
 def _kept() -> deque[float]:
@@ -47,7 +48,7 @@ class _Run:
         if not self.period_us or not self.gpu_idle_before_us:
             return None
         period_us, idle_us = median(self.period_us), median(self.gpu_idle_before_us)
-        if not self.bubbles_us:
+        if len(self.bubbles_us) < STAMPED_TOKENS_NEEDED:
             return RunMedians(period_us, idle_us)
         pieces_us = {piece: median(values) for piece, values in self.pieces_us.items()}
         return RunMedians(period_us, idle_us, median(self.bubbles_us), median(self.edges_us), pieces_us)

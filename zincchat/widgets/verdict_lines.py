@@ -16,6 +16,6 @@ def verdict_lines(view: PanelView, segment: Segment, width: int) -> list[Line]:
     """Two lines."""
     found = judge(view, segment)
     if found is None:
-        return [[("▶ what a token waits for shows here after the first ◇", "dim")], []]
+        return [[("▶ what a token waits for shows here after three ◇", "dim")], []]
     words = textwrap.wrap(f"▶ {found.line}", max(width, MIN_WIDTH), subsequent_indent="  ")
     return [[(line, "bold magenta")] for line in [*words, ""][:2]]
