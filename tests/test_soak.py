@@ -19,7 +19,7 @@ from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
 
 pytestmark = pytest.mark.soak
 
-TOKENS = 500
+TOKENS = 1_000
 SEED = 20261129
 # Full before token 1,000, so that a software device, whose memory is the host's, has touched its whole KV cache.
 MEMORY_CONTEXT = 768
@@ -37,7 +37,7 @@ def model_path() -> Path:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine.open(model_path(), context=1024) as opened:
+    with Engine.open(model_path(), context=1536) as opened:
         yield opened
 
 
