@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,9 @@ class EngineThread:
             self.events.append(LoadFailed(_one_line(error)))
             return
         try:
+            self.events.append(LoadProgress("warm-up", 0, 0))
+            with suppress(EngineError):  # the first reply meets it again, and says it
+                engine.warm_up()
             self._engine = engine
             self.events.append(
                 Loaded(

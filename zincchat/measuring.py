@@ -19,13 +19,8 @@ _GREEDY = Sampling(temperature=0.0)
 
 
 def measure_device(engine: Engine) -> DeviceMeasured:
-    """Bandwidth, the queued gap and a token's bytes, up to two seconds the first time; None where a device refuses.
-
-    It also runs every decode kernel once, so that no figure of the chat holds a driver's compile time.
-    """
+    """Bandwidth, the queued gap and a token's bytes, up to a second the first time; None where a device refuses."""
     probe_gb_s = queued_gap_us = None
-    with suppress(EngineError):
-        engine.warm_up()
     with suppress(EngineError):
         probe_gb_s = engine.probe_gb_s
     with suppress(EngineError):

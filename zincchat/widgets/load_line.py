@@ -13,6 +13,7 @@ STAGES = {
     "kernels": "preparing kernels",
     "fusion": "measuring fusions",
     "weights": "loading weights",
+    "warm-up": "trying the kernels",
 }
 
 
