@@ -26,18 +26,25 @@ PUSH_END
 #define SCALE_QUAD(base, i) scales.data[i]
 #define SUMS ROWS
 #include "dequant.glsl"
-#include "row_products.glsl"
 
 #define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
 
+#ifdef ADD
+#define PREFETCH(tile) if (gl_LocalInvocationIndex < ROWS) before = y.data[ROW_OF(tile, gl_LocalInvocationIndex)];
+#endif
+#include "row_products.glsl"
+
 void kernel() {
+#ifdef ADD
+    float before = 0.0;
+#endif
     BEGIN_TILES
         const uint first = tile * ROWS;
         const uint row = first + gl_LocalInvocationIndex;
         if (gl_LocalInvocationIndex < ROWS && row < rows) {
             const float result = row_total(gl_LocalInvocationIndex, parity);
 #ifdef ADD
-            y.data[row] += result;
+            y.data[row] = before + result;
 #else
             y.data[row] = result;
 #endif

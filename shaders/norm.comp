@@ -28,10 +28,14 @@ void kernel() {
         sum = fma(value, value, sum);
     }
 #else
-    for (uint quad = lane; quad * 4 < width; quad += LANES) {
-        for (uint i = quad * 4; i < min(quad * 4 + 4, width); ++i) {
-            const float value = x.data[base + i];
-            sum = fma(value, value, sum);
+    for (uint chunk = 0; chunk * LANES * 32 < width; ++chunk) {
+        for (uint k = 0; k < 8; ++k) {
+            const uint item = (k & 3u) * LANES + lane;
+            const uint quad = (chunk * LANES + item / 4) * 8 + (k & 4u) + item % 4;
+            for (uint i = quad * 4; i < min(quad * 4 + 4, width); ++i) {
+                const float value = x.data[base + i];
+                sum = fma(value, value, sum);
+            }
         }
     }
 #endif

@@ -42,7 +42,6 @@ PUSH_END
 #define SCALE_QUAD(base, i) scales.data[i]
 #define SUMS ROWS
 #include "dequant.glsl"
-#include "row_products.glsl"
 
 // row i of the group's: pairs of a head's dimensions one after another, whichever rows they are
 uint pair_row(uint item) {
@@ -50,10 +49,15 @@ uint pair_row(uint item) {
     return pair / HEAD_PAIRS * HEAD_DIM + rope_pair(pair % HEAD_PAIRS)[item % 2u];
 }
 
-void store_pair(vec2 value, uint pair, uint position) {
+// the angle of a pair of dimensions
+vec2 load_angle(uint pair, uint position) {
+    return table.data[position * (ROTATED / 2u) + min(pair % HEAD_PAIRS, ROTATED / 2u - 1u)];
+}
+
+void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
     const uint head = pair / HEAD_PAIRS, p = pair % HEAD_PAIRS;
     const uvec2 place = rope_pair(p);
-    if (head < heads + kv_heads && p < ROTATED / 2u) value = rope_turn(value, table.data[position * (ROTATED / 2u) + p]);
+    if (head < heads + kv_heads && p < ROTATED / 2u) value = rope_turn(value, angle);
     if (head < heads) {
         q.data[head * HEAD_DIM + place.x] = value.x;
         q.data[head * HEAD_DIM + place.y] = value.y;
@@ -72,14 +76,19 @@ void store_pair(vec2 value, uint pair, uint position) {
 
 #define ROW_OF(tile, i) pair_row(min((tile) * ROWS + (i), rows - 1u))
 
+#define PREFETCH(tile) \
+    if (gl_LocalInvocationIndex < ROWS / 2u) angle = load_angle((tile) * (ROWS / 2u) + gl_LocalInvocationIndex, position);
+#include "row_products.glsl"
+
 void kernel() {
+    vec2 angle = vec2(0.0);
     const uint position = state.data[STATE_POSITION];
     const bool done = state.data[STATE_DONE] != 0u;
     BEGIN_TILES
         const uint first = tile * ROWS;
         const uint i = gl_LocalInvocationIndex;
         if (i < ROWS / 2u && first + 2u * i < rows && !done) {
-            store_pair(vec2(row_total(2u * i, parity), row_total(2u * i + 1u, parity)), first / 2u + i, position);
+            store_pair(vec2(row_total(2u * i, parity), row_total(2u * i + 1u, parity)), first / 2u + i, angle, position);
         }
     END_TILES
 }

@@ -10,7 +10,7 @@ from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import Caches, embed, embed_decode, gate_up, matmul, matvec, qkv
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import lanes
+from engine.program.tuning import heads_a_group, lanes
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
@@ -41,18 +41,12 @@ def rope_defines(g: Geometry) -> Defines:
     return {"HEAD_DIM": g.head_size, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
 
 
-def heads_a_group(g: Geometry) -> int:
-    """Query heads that one workgroup of decode attention serves from the same keys: as many as registers hold."""
-    shared = g.heads // g.kv_heads
-    return max(n for n in range(1, 5) if shared % n == 0 and (n == 1 or n * g.head_size <= 512))
-
-
-def _attend_decode(g: Geometry, subgroup_size: int) -> Defines:
-    """Defines of attend_groups.comp."""
+def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
+    """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE."""
     lanes = max(64, min(128, 8 * subgroup_size))
     units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
     lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
-    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g)}
+    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g.heads, g.kv_heads, g.head_size)}
 
 
 def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
@@ -66,7 +60,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
     attend_name = "attend_rows"
     if not cpu:
         attend_name = "attend_prompt" if prefill else "attend_groups"
-        attend |= {"LANES": max(128, size)} if prefill else _attend_decode(g, size)
+        attend |= {"LANES": max(128, size)} if prefill else attend_defines(g, size)
     elif prefill:
         attend["PREFILL"] = 1
     return {
@@ -109,7 +103,7 @@ class Lowering:
             ROW_KERNEL_PASSES if kernels.device.row_kernels else PASSES
         )  # whose nodes this device has kernels for
         self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
-        self._heads_a_group = 1 if kernels.device.row_kernels else heads_a_group(geometry)
+        self._heads_a_group = int(self._small["attend"].defines.get("HEADS", 1))
         self._rope_defines = rope_defines(geometry)
         self._scale = geometry.head_size**-0.5
         self._lowered: dict[str, Callable[[Node], Op]] = {

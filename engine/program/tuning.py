@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from gguf.constants import GGMLQuantizationType as _T
 
-_MOST_LANES = 384
-_MOST_GROUPS = 264  # two for each of an H200's multiprocessors
-_GROUPS_WANTED = 132  # with fewer, workgroups take fewer rows at once
-# rows at once, of all tensors: as many as registers hold twice, the next ones being loaded beside those at hand
-_ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}
-_DEFAULT_ROWS = 4
+_MOST_LANES = 128
+_INVOCATIONS_WANTED = 1 << 16  # what an H200 holds of these kernels at once: four workgroups of 128 a multiprocessor
+MOST_GROUPS = 4096
+_GROUPS_WANTED = 140  # with fewer tiles, they have fewer rows: each multiprocessor should have one
+_ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}  # of all tensors; what registers hold
+_DEFAULT_ROWS = 8
+_MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
 def lanes(cols: int, subgroup_size: int) -> int:
@@ -29,7 +30,14 @@ def rows_and_groups(kernel: str, kind: _T, rows: int, cols: int, subgroup_size: 
     at_once = max(most, least)
     while at_once > least and rows // at_once < _GROUPS_WANTED:
         at_once //= 2
-    # a small matrix has a workgroup a tile: to take turns pays where there is x to keep for many rows
     tiles = -(-rows // at_once)
-    turns = -(-tiles // _MOST_GROUPS)
+    most_groups = min(_INVOCATIONS_WANTED // lanes(cols, subgroup_size), MOST_GROUPS)
+    turns = -(-tiles // most_groups)
     return at_once, -(-tiles // turns)
+
+
+def heads_a_group(heads: int, kv_heads: int, head_size: int) -> int:
+    """Query heads that one workgroup of decode attention serves from the same keys; a divisor of those that share one."""
+    shared = heads // kv_heads
+    fitting = [n for n in range(1, _MOST_HEADS_A_GROUP + 1) if shared % n == 0 and n * head_size <= 512]
+    return max(fitting, default=1)

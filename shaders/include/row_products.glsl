@@ -163,52 +163,84 @@ float add_block(float sum, Packed p, uint block, ivec3 low, ivec3 high, float x_
 
 // ---- x ----
 
-// The RMS norm's factor: invocation t sums quads t, t + LANES, ... as norm.comp does.
-float find_norm_scale() {
-#ifdef NORM
-    float sum = 0.0;
-    for (uint quad = gl_LocalInvocationIndex; quad < QUADS; quad += LANES) {
-        const vec4 v = x.data[quad];
-        sum = add_quad(sum, v, v);
-    }
-    return inversesqrt(fma(workgroup_sum(sum), inverse_width, eps));
-#else
-    return 1.0;
-#endif
+// An invocation loads quads q0 to q7 of a chunk side by side with its neighbours, all at once; they reach the invocation
+// that owns their block through shared memory, half a block at a time.
+uint quad_place_in(uint chunk, uint k) {
+    const uint item = (k & 3u) * LANES + gl_LocalInvocationIndex;
+    return (chunk * LANES + item / 4u) * 8u + (k & 4u) + item % 4u;
 }
 
-// Put a quad of the first or second half of a chunk's blocks where the invocation that owns the block finds it.
-void stage_quad(uint chunk, uint half_block, uint j, float norm_scale) {
-    const uint item = j * LANES + gl_LocalInvocationIndex;
-    const uint quad = (chunk * LANES + item / 4u) * 8u + half_block * 4u + item % 4u;
+vec4 x_quad(uint chunk, uint k) {
+    const uint quad = quad_place_in(chunk, k);
     vec4 v = vec4(0.0);
-    if (quad < QUADS) {
-        v = x.data[quad];
-#ifdef NORM
-        v = v * norm_scale * norm.data[quad];
-#endif
-    }
+    if (quad < QUADS) v = x.data[quad];
+    return v;
+}
+
+vec4 norm_quad(uint chunk, uint k) {
+    const uint quad = quad_place_in(chunk, k);
+    vec4 v = vec4(0.0);
+    if (quad < QUADS) v = norm.data[quad];
+    return v;
+}
+
+void stage_quad(uint k, vec4 v) {
+    const uint item = k * LANES + gl_LocalInvocationIndex;
     staged[item / 4u * PITCH + item % 4u] = v;
 }
 
-void stage_half(uint chunk, uint half_block, float norm_scale) {
-    stage_quad(chunk, half_block, 0u, norm_scale);
-    stage_quad(chunk, half_block, 1u, norm_scale);
-    stage_quad(chunk, half_block, 2u, norm_scale);
-    stage_quad(chunk, half_block, 3u, norm_scale);
+void stage_half(vec4 a, vec4 b, vec4 c, vec4 d) {
+    stage_quad(0u, a);
+    stage_quad(1u, b);
+    stage_quad(2u, c);
+    stage_quad(3u, d);
     barrier();
 }
+
+#define DECLARE_QUADS(q) vec4 q##a, q##b, q##c, q##d, q##e, q##f, q##g, q##h;
+#define LOAD_QUADS(q, load, chunk) \
+    q##a = load(chunk, 0u); q##b = load(chunk, 1u); q##c = load(chunk, 2u); q##d = load(chunk, 3u); \
+    q##e = load(chunk, 4u); q##f = load(chunk, 5u); q##g = load(chunk, 6u); q##h = load(chunk, 7u);
+
+// The RMS norm's factor: an invocation sums the squares of its quads in this order, as norm.comp does.
+#define ADD_SQUARES(sum, q) \
+    sum = add_quad(sum, q##a, q##a); sum = add_quad(sum, q##b, q##b); sum = add_quad(sum, q##c, q##c); \
+    sum = add_quad(sum, q##d, q##d); sum = add_quad(sum, q##e, q##e); sum = add_quad(sum, q##f, q##f); \
+    sum = add_quad(sum, q##g, q##g); sum = add_quad(sum, q##h, q##h);
+float norm_factor(float squares) { return inversesqrt(fma(workgroup_sum(squares), inverse_width, eps)); }
+
+#ifdef NORM
+#define DECLARE_NORM DECLARE_QUADS(n_) float norm_scale;
+#define LOAD_NORM(chunk) LOAD_QUADS(n_, norm_quad, chunk)
+#define SCALE_QUAD_BY_NORM(one) q_##one = q_##one * norm_scale * n_##one;
+#define APPLY_NORM \
+    SCALE_QUAD_BY_NORM(a) SCALE_QUAD_BY_NORM(b) SCALE_QUAD_BY_NORM(c) SCALE_QUAD_BY_NORM(d) \
+    SCALE_QUAD_BY_NORM(e) SCALE_QUAD_BY_NORM(f) SCALE_QUAD_BY_NORM(g) SCALE_QUAD_BY_NORM(h)
+#define NORM_OF_ONE_CHUNK { float squares = 0.0; ADD_SQUARES(squares, q_) norm_scale = norm_factor(squares); }
+#define NORM_OF_CHUNKS \
+    { \
+        float squares = 0.0; \
+        for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { LOAD_QUADS(q_, x_quad, chunk) ADD_SQUARES(squares, q_) } \
+        norm_scale = norm_factor(squares); \
+    }
+#else
+#define DECLARE_NORM
+#define LOAD_NORM(chunk)
+#define APPLY_NORM
+#define NORM_OF_ONE_CHUNK
+#define NORM_OF_CHUNKS
+#endif
 
 vec4 own_quad(uint i) { return staged[gl_LocalInvocationIndex * PITCH + i]; }
 float quad_total(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 
 #ifdef PLAIN
 #define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7;
-#define TAKE_X(chunk) \
-    stage_half(chunk, 0u, norm_scale); \
+#define TAKE_X \
+    stage_half(q_a, q_b, q_c, q_d); \
     x0 = own_quad(0u); x1 = own_quad(1u); x2 = own_quad(2u); x3 = own_quad(3u); \
     barrier(); \
-    stage_half(chunk, 1u, norm_scale); \
+    stage_half(q_e, q_f, q_g, q_h); \
     x4 = own_quad(0u); x5 = own_quad(1u); x6 = own_quad(2u); x7 = own_quad(3u);
 #else
 float quad_top(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
@@ -229,12 +261,12 @@ ivec3 quad_planes(vec4 v, float factor) {
 ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, planes); }
 
 #define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; float total, x_scale;
-#define TAKE_X(chunk) \
+#define TAKE_X \
     { \
-        stage_half(chunk, 0u, norm_scale); \
+        stage_half(q_a, q_b, q_c, q_d); \
         const vec4 v0 = own_quad(0u), v1 = own_quad(1u), v2 = own_quad(2u), v3 = own_quad(3u); \
         barrier(); \
-        stage_half(chunk, 1u, norm_scale); \
+        stage_half(q_e, q_f, q_g, q_h); \
         const vec4 v4 = own_quad(0u), v5 = own_quad(1u), v6 = own_quad(2u), v7 = own_quad(3u); \
         total = ((quad_total(v0) + quad_total(v1)) + (quad_total(v2) + quad_total(v3))) \
             + ((quad_total(v4) + quad_total(v5)) + (quad_total(v6) + quad_total(v7))); \
@@ -314,7 +346,10 @@ float row_total(uint i, uint parity) {
 
 // ---- tiles ----
 // BEGIN_TILES ... END_TILES enclose what is done with the sums of tile `tile`, where row_total(i, parity) is row
-// ROW_OF(tile, i) of tensor i / ROWS. A lane beyond the last block repeats that one on x = 0.
+// ROW_OF(tile, i) of tensor i / ROWS. PREFETCH(tile) loads early what they need for that. A lane beyond the last block repeats that one on x = 0.
+#ifndef PREFETCH
+#define PREFETCH(tile)
+#endif
 #define TILE_COUNT ((rows + ROWS - 1u) / ROWS)
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
@@ -323,17 +358,23 @@ float row_total(uint i, uint parity) {
 #if (COLS + 31) / 32 > LANES
 #define BEGIN_TILES \
     DECLARE_X \
+    DECLARE_QUADS(q_) \
+    DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
-    const float norm_scale = find_norm_scale(); \
+    NORM_OF_CHUNKS \
     uint parity = 0u; \
     for (uint tile = gl_WorkGroupID.x; tile < TILE_COUNT; tile += gl_NumWorkGroups.x, parity ^= 1u) { \
         EACH_SUM(CLEAR_ROW) \
+        PREFETCH(tile) \
         const uint loaded = tile; \
         for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
             const uint block = min(chunk * LANES + gl_LocalInvocationIndex, BLOCKS - 1u); \
             EACH_SUM(LOAD_ROW) \
+            LOAD_QUADS(q_, x_quad, chunk) \
+            LOAD_NORM(chunk) \
+            APPLY_NORM \
             barrier(); \
-            TAKE_X(chunk) \
+            TAKE_X \
             EACH_SUM(ADD_ROW) \
         } \
         FOLD_SUMS \
@@ -341,14 +382,20 @@ float row_total(uint i, uint parity) {
 #else
 #define BEGIN_TILES \
     DECLARE_X \
+    DECLARE_QUADS(q_) \
+    DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
     const uint block = min(gl_LocalInvocationIndex, BLOCKS - 1u); \
     uint loaded = gl_WorkGroupID.x; \
+    LOAD_QUADS(q_, x_quad, 0u) \
+    LOAD_NORM(0u) \
     EACH_SUM(LOAD_ROW) \
-    const float norm_scale = find_norm_scale(); \
-    TAKE_X(0u) \
+    NORM_OF_ONE_CHUNK \
+    APPLY_NORM \
+    TAKE_X \
     uint parity = 0u; \
     for (uint tile = gl_WorkGroupID.x; tile < TILE_COUNT; tile += gl_NumWorkGroups.x, parity ^= 1u) { \
+        PREFETCH(tile) \
         EACH_SUM(CLEAR_ROW) \
         EACH_SUM(ADD_ROW) \
         FOLD_SUMS \

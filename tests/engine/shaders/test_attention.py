@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.program.lower import _attend_decode
+from engine.program.lower import attend_defines
 from tests.engine.gpu import Gpu
 
 SPLIT = 64
@@ -94,12 +94,14 @@ def attention(q, k, v, ends, scale) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("variant", ["attend_rows", "attend_groups"])
+@pytest.mark.parametrize(("variant", "shared"), [("attend_rows", 1), ("attend_groups", 1), ("attend_groups", None)])
 @pytest.mark.parametrize(
     ("size", "heads", "kv_heads", "position"),
     [(64, 9, 3, 0), (64, 9, 3, 63), (64, 4, 4, 64), (128, 8, 2, 200), (24, 3, 1, 129), (256, 2, 1, 70)],
 )
-def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
+def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position):
+    """``shared`` query heads a workgroup; None: all that share a KV head."""
+    shared = shared or heads // kv_heads
     rng = np.random.default_rng()
     context = 256
     q = rng.normal(size=(1, heads, size)).astype(np.float32) * 3
@@ -111,7 +113,7 @@ def test_decode_attention(gpu, variant, size, heads, kv_heads, position):
     defines = {"HEAD_DIM": size, "SPLIT": SPLIT}
     lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
     geometry = SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads)
-    extra = {} if variant == "attend_rows" else _attend_decode(geometry, gpu.device.subgroup_size)
+    extra = {} if variant == "attend_rows" else attend_defines(geometry, gpu.device.subgroup_size) | {"HEADS": shared}
     groups = (-(-splits // lanes), heads // extra.get("HEADS", 1), 1)
     scale = size**-0.5
     gpu.dispatch(
