@@ -151,6 +151,10 @@ class ChatApp(App[None]):
         status.display = bool(line)
         status.update(line)
 
+    def action_help_quit(self) -> None:
+        """Ctrl+C, which copies where text is selected: say which keys do what it does elsewhere."""
+        self.say("Esc stops the reply, Ctrl+Q leaves")
+
     def action_do(self, name: str) -> None:
         """Run a slash command without an argument, from a key or the palette."""
         problem = self.commands.run(name, "")

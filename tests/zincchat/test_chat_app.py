@@ -102,6 +102,15 @@ async def test_stopping_a_message_that_waits_for_the_model_returns_it() -> None:
         assert not chat.engine.prompts
 
 
+async def test_ctrl_c_says_how_to_stop_and_how_to_leave() -> None:
+    async with chatting(repeat=True, token_s=0.02) as chat:
+        await chat.enter("go")
+        await chat.pilot.press("ctrl+c")
+        assert "Esc stops the reply, Ctrl+Q leaves" in chat.status
+        assert chat.app.replying
+        await chat.pilot.press("escape")
+
+
 async def test_a_model_that_cannot_be_loaded_ends_the_app_with_its_line(tmp_path: Path) -> None:
     options = ChatOptions(history_path=tmp_path / "history")
     async with chatting(fail="model.gguf: the file is cut off", load_s=0.2, wait=False, options=options) as chat:

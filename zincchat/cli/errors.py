@@ -52,7 +52,7 @@ def run_guarded(body: Callable[[], int], invocation: Invocation) -> int:
         return error.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "zincchat"
-        return _report(f"{error.format_message()} (see '{where} --help')", USAGE, error, invocation.debug)
+        return _report(f"{error.format_message().rstrip('.')} (see '{where} --help')", USAGE, error, invocation.debug)
     except click.ClickException as error:
         return _report(error.format_message(), error.exit_code, error, invocation.debug)
     except Exception as error:  # the last line of defence: a traceback is for --debug

@@ -18,6 +18,7 @@ TYPING = (
     ("Enter", "send"),
     ("Shift+Enter, Ctrl+J", "new line"),
     ("Up, Down", "earlier messages, at the first and last line"),
+    ("Ctrl+C", "copy what is selected"),
     ("Ctrl+P", "command palette: everything below, by name"),
     ("Page Up, Page Down", "scroll the chat; the mouse wheel does too"),
 )
