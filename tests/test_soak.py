@@ -60,7 +60,7 @@ def test_flips_change_no_id(engine: Engine, sampling: Sampling, capsys: pytest.C
             f"{'equal' if flipped.ids == steady.ids else 'DIFFERENT'}; {TOKENS / seconds:.1f} tok/s without flips"
         )
     assert len(steady.ids) == TOKENS
-    assert flipped.settings == set(itertools.product(MODES, BARRIERS))
+    assert flipped.settings == set(itertools.product(MODES, BARRIERS, (True, False)))
     assert flipped.ids == steady.ids
 
 
