@@ -50,6 +50,7 @@ def trace(invocation: Invocation, /, **values: Any) -> None:
     with AtomicFile(values["out"]) as file, open_engine(path, options.engine_settings(values)) as engine:
         sampling = options.with_overrides(engine.sampling, overrides)
         ids = prompt_ids(engine, given)
+        engine.warm_up()  # a driver that compiles a kernel when it first runs would do so in the timeline
         engine.stamp_every = values["stamp_every"]
         if engine.stamp_every:
             engine.request_stamps()  # waits until the stamped kernels are built

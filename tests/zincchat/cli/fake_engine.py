@@ -170,6 +170,7 @@ class FakeEngine:
         self.prompts: list[list[int]] = []
         self.sampled_with: list[Sampling] = []
         self.rendered: list[Any] = []
+        self.warm = False
         self.log: list[tuple[str, str, int]] = []
         self.fused_with: set[bool | tuple[str, ...]] = set()
         self.metered: list[tuple[str, bool | tuple[str, ...], int | None]] = []
@@ -195,6 +196,10 @@ class FakeEngine:
             progress("weights", 1, 1)
         cls.last = cls(path, settings)
         return cls.last
+
+    def warm_up(self) -> None:
+        assert not self.log, "a token ran cold"
+        self.warm = True
 
     def __enter__(self) -> FakeEngine:
         return self

@@ -24,6 +24,7 @@ def test_the_reply_goes_to_stdout_and_the_timeline_to_the_file(zincchat: Zinccha
     assert outcome.code == 0, outcome.err
     assert outcome.out == f"{TEXT}\n"
     assert outcome.err.count("\n") == 1
+    assert FakeEngine.last.warm
     for part in (str(out), "4 tokens, 1 of them", "0.005 us", "ui.perfetto.dev"):
         assert part in outcome.err
     trace = json.loads(out.read_text(encoding="utf-8"))
