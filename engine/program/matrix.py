@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.op import Op
-from engine.program.tuning import lanes, rows_and_groups
+from engine.program.tuning import lanes, norm_late, rows_and_groups
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.weights.repack import FLOATS, Layout
@@ -262,6 +262,8 @@ def _choose(
     if use.startswith("norm_"):
         defines["NORM"] = 1
     name = _GROUP_KERNELS[use.removeprefix("norm_")]
+    if "NORM" in defines and norm_late(name):
+        defines["NORM_LATE"] = 1
     size = kernels.device.subgroup_size
     at_once, groups = rows_and_groups(name, type, rows, cols, size)
     defines |= {"COLS": cols, "LANES": lanes(cols, size), "ROWS": at_once}

@@ -9,7 +9,11 @@ from __future__ import annotations
 from gguf.constants import GGMLQuantizationType as _T
 
 _MOST_LANES = 128
-_INVOCATIONS_WANTED = 1 << 16  # what an H200 holds of these kernels at once: four workgroups of 128 a multiprocessor
+# what an H200 holds of these kernels at once: four workgroups of 128 a multiprocessor; three where a block and its
+# scales take 32 bytes and the norm's weights are loaded early
+_INVOCATIONS_WANTED = 1 << 16
+_INVOCATIONS_WANTED_WIDE = 3 << 14
+_WIDE = (_T.Q4_K, _T.Q6_K)
 MOST_GROUPS = 4096
 _GROUPS_WANTED = 140  # with fewer tiles, they have fewer rows: each multiprocessor should have one
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}  # of all tensors; what registers hold
@@ -31,13 +35,20 @@ def rows_and_groups(kernel: str, kind: _T, rows: int, cols: int, subgroup_size: 
     while at_once > least and rows // at_once < _GROUPS_WANTED:
         at_once //= 2
     tiles = -(-rows // at_once)
-    most_groups = min(_INVOCATIONS_WANTED // lanes(cols, subgroup_size), MOST_GROUPS)
+    wide = kind in _WIDE and not norm_late(kernel) and rows > cols
+    invocations = _INVOCATIONS_WANTED_WIDE if wide else _INVOCATIONS_WANTED
+    most_groups = min(invocations // lanes(cols, subgroup_size), MOST_GROUPS)
     turns = -(-tiles // most_groups)
     return at_once, -(-tiles // turns)
 
 
+def norm_late(kernel: str) -> bool:
+    """Whether the norm's weights are loaded after its sum: a wait, but in kernels short of registers a gain."""
+    return kernel in ("gate_up_groups", "head_groups")
+
+
 def heads_a_group(heads: int, kv_heads: int, head_size: int) -> int:
-    """Query heads that one workgroup of decode attention serves from the same keys; a divisor of those that share one."""
+    """Query heads that one workgroup of decode attention serves from the same keys."""
     shared = heads // kv_heads
     fitting = [n for n in range(1, _MOST_HEADS_A_GROUP + 1) if shared % n == 0 and n * head_size <= 512]
     return max(fitting, default=1)

@@ -209,6 +209,14 @@ void stage_half(vec4 a, vec4 b, vec4 c, vec4 d) {
     sum = add_quad(sum, q##g, q##g); sum = add_quad(sum, q##h, q##h);
 float norm_factor(float squares) { return inversesqrt(fma(workgroup_sum(squares), inverse_width, eps)); }
 
+// with NORM_LATE the norm's weights are loaded after its sum, which costs a wait and saves registers
+#ifdef NORM_LATE
+#define LOAD_NORM_EARLY
+#define LOAD_NORM_LATE LOAD_NORM(0u)
+#else
+#define LOAD_NORM_EARLY LOAD_NORM(0u)
+#define LOAD_NORM_LATE
+#endif
 #ifdef NORM
 #define DECLARE_NORM DECLARE_QUADS(n_) float norm_scale;
 #define LOAD_NORM(chunk) LOAD_QUADS(n_, norm_quad, chunk)
@@ -388,9 +396,10 @@ float row_total(uint i, uint parity) {
     const uint block = min(gl_LocalInvocationIndex, BLOCKS - 1u); \
     uint loaded = gl_WorkGroupID.x; \
     LOAD_QUADS(q_, x_quad, 0u) \
-    LOAD_NORM(0u) \
+    LOAD_NORM_EARLY \
     EACH_SUM(LOAD_ROW) \
     NORM_OF_ONE_CHUNK \
+    LOAD_NORM_LATE \
     APPLY_NORM \
     TAKE_X \
     uint parity = 0u; \
