@@ -1,6 +1,6 @@
 #version 460
 // RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, one workgroup of LANES a token. The squares are summed as
-// row_products.glsl does it where a projection norms its own input.
+// block_x.glsl does it where a projection norms its own input.
 #include "binding.glsl"
 #include "reduce.glsl"
 
