@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Event
 from time import perf_counter
@@ -163,20 +164,22 @@ class Session:
     ) -> Generator[Token, None, None]:
         stream = TextStream(self._tokenizer) if self._tokenizer else None
         held: Token | None = None  # its last character is incomplete: only the next token, or the end, tells
-        for id, timing, trace in self._steps(sampling, max_tokens, ignore_eos, cancel):
-            text = stream.push(id) if stream else ""
-            if held is not None:
-                yield held
-            held = Token(id, text, timing, trace)
-            if stream is None or not stream.pending:
-                yield held
-                held = None
+        # closed by name: where this generator is dropped, Python 3.12 leaves an inner one open until it is collected
+        with closing(self._steps(sampling, max_tokens, ignore_eos, cancel)) as steps:
+            for id, timing, trace in steps:
+                text = stream.push(id) if stream else ""
+                if held is not None:
+                    yield held
+                held = Token(id, text, timing, trace)
+                if stream is None or not stream.pending:
+                    yield held
+                    held = None
         if held is not None and stream is not None:
             yield Token(held.id, held.text + stream.flush(), held.timing, held.trace)
 
     def _steps(
         self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None
-    ) -> Iterator[tuple[int, TokenTiming, TokenTrace]]:
+    ) -> Generator[tuple[int, TokenTiming, TokenTrace], None, None]:
         runtime = self._runtime
         stops: frozenset[int] = frozenset() if ignore_eos else self._stop_ids
         params = pack_step(sampling, stops)
