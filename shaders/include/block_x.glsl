@@ -119,8 +119,9 @@ ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, 
             max(max(quad_top(v4), quad_top(v5)), max(quad_top(v6), quad_top(v7)))); \
         const uint exponent = clamp(floatBitsToUint(top) >> 23, 22u, 253u); \
         const float factor = uintBitsToFloat((275u - exponent) << 23); \
-        /* a sum that is no number stays none */ \
-        x_scale = uintBitsToFloat((exponent - 21u) << 23) + (total - total); \
+        /* a sum that is no number stays none: told by its bits, since compilers take total - total for 0 */ \
+        const bool finite = (floatBitsToUint(total) & 0x7f800000u) != 0x7f800000u; \
+        x_scale = uintBitsToFloat(finite ? (exponent - 21u) << 23 : 0x7fc00000u); \
         x0 = quad_planes(v0, factor); x1 = quad_planes(v1, factor); \
         x2 = quad_planes(v2, factor); x3 = quad_planes(v3, factor); \
         x4 = quad_planes(v4, factor); x5 = quad_planes(v5, factor); \

@@ -362,15 +362,16 @@ def test_a_reply_in_another_thread_is_not_cut_off_by_close(tiny_path):
         assert len(ids) == 3
 
 
+@pytest.mark.parametrize("row_kernels", [None, False], ids=["", "gpu-kernels"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_are_a_damaged_model(tiny_path, tmp_path, value):
+def test_weights_that_are_no_numbers_are_a_damaged_model(tiny_path, tmp_path, value, row_kernels):
     data = bytearray(tiny_path.read_bytes())
     with GGUFFile.open(tiny_path) as file:
         offset = file.tensors["output_norm.weight"].offset
     data[offset : offset + 4] = np.float32(value).tobytes()
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(data)
-    with Engine.open(damaged, context=64) as engine:
+    with Engine.open(damaged, context=64, row_kernels=row_kernels) as engine:
         session = engine.session()
         with pytest.raises(EngineError, match="damaged: download it again"):
             session.prefill([5, 6, 7])
