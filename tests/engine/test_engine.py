@@ -15,7 +15,7 @@ from tests.engine.tiny_model import write_tiny_llama
 from tests.flipping import generate
 
 GREEDY = Sampling(temperature=0.0)
-TOLERANCE = 5e-4  # of the largest logit: a float16 key or value may round the other way than in float64
+TOLERANCE = 2e-3  # of the largest logit: now and then a float16 key or value rounds the other way than in float64
 
 
 @pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])
