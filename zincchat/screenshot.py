@@ -17,8 +17,8 @@ from zincchat.app import ChatApp
 from zincchat.options import ChatOptions
 
 PROMPTS = ("Explain how a computer draws a picture, step by step.",)
-TOKENS_BEFORE_FLIP = 120
-MAX_TOKENS = 134
+TOKENS_BEFORE_FLIP = 100
+MAX_TOKENS = 180
 PATIENCE_S = 300
 _WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
