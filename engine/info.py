@@ -45,7 +45,7 @@ def describe_model(file: GGUFFile, geometry: Geometry, can_chat: bool) -> ModelI
         architecture=str(metadata.get("general.architecture")),
         quantisation=max(sizes, key=lambda kind: sizes[kind]),
         parameters=parameters,
-        file_bytes=file.path.stat().st_size,
+        file_bytes=file.file_bytes,
         trained_context=geometry.trained_context,
         vocab_size=geometry.vocab,
         layers=geometry.layers,

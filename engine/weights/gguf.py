@@ -1,4 +1,4 @@
-"""GGUF files: the header parsed and checked, the tensors read one at a time."""
+"""GGUF files, whole or in parts: the headers parsed and checked, the tensors read one at a time."""
 
 from __future__ import annotations
 
@@ -7,37 +7,51 @@ import os
 import stat
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy as np
 
 from engine.errors import EngineError
 from engine.weights.gguf_header import HeaderParser, TensorInfo
+from engine.weights.gguf_split import Header, part_paths, require_one_model
 
 __all__ = ["GGUFFile", "TensorInfo"]
 
 
 class GGUFFile:
-    """An open GGUF file. ``metadata`` values are int, float, bool, str, list[str] or numpy arrays."""
+    """An open GGUF model. ``metadata`` values are int, float, bool, str, list[str] or numpy arrays.
 
-    def __init__(self, path: Path, file: BinaryIO, metadata: dict[str, Any], tensors: dict[str, TensorInfo]) -> None:
-        self.path = path
-        self.metadata = metadata
-        self.tensors = tensors
-        self._file = file
+    ``path`` is its file, of a model in parts the first; ``file_bytes`` the size of all of them.
+    """
+
+    def __init__(self, parts: list[_Part]) -> None:
+        """Not for callers: use ``GGUFFile.open``."""
+        self.path = parts[0].path
+        self.metadata = parts[0].header[0]
+        self.tensors = {name: info for part in parts for name, info in part.header[1].items()}
+        self.file_bytes = sum(part.size_bytes for part in parts)
+        self._parts = parts
+        self._part_of = {name: part for part in parts for name in part.header[1]}
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> GGUFFile:
-        """Open the file and parse its header. Anything wrong with it is an EngineError naming the file."""
-        path = Path(path)
-        file = _open(path)
+        """Open the file, and the others where it is any part of a split model, and parse the headers.
+
+        Anything wrong with them is an EngineError naming the file.
+        """
+        given = _Part(Path(path))
+        opened = [given]
         try:
-            with _map(path, file) as mapping:
-                metadata, tensors = HeaderParser(path.name, mapping).parse()
+            paths = part_paths(given.path, given.header[0])
+            opened.extend(_Part(item) for item in paths if item != given.path)
+            parts = sorted(opened, key=lambda part: paths.index(part.path))
+            if len(parts) > 1:
+                require_one_model(paths, [part.header for part in parts])
         except BaseException:
-            file.close()
+            for part in opened:
+                part.file.close()
             raise
-        return cls(path, file, metadata, tensors)
+        return cls(parts)
 
     def data(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
         """The tensor's bytes, (size_bytes,) uint8.
@@ -48,21 +62,23 @@ class GGUFFile:
         info = self.tensors.get(name)
         if info is None:
             raise EngineError(f"{self.path.name}: it has no tensor {name!r}")
-        if self._file.closed:
-            raise EngineError(f"{self.path.name}: the file is closed")
+        part = self._part_of[name]
+        if part.file.closed:
+            raise EngineError(f"{part.path.name}: the file is closed")
         data = np.empty(info.size_bytes, np.uint8)
         try:
-            self._file.seek(info.offset)
-            count = self._file.readinto(data)  # type: ignore[attr-defined]
+            part.file.seek(info.offset)
+            count = part.file.readinto(data)  # type: ignore[attr-defined]
         except OSError as error:
-            raise _unreadable(self.path, error) from error
+            raise _unreadable(part.path, error) from error
         if count != info.size_bytes:
-            raise EngineError(f"{self.path.name}: the file was cut short while it was read: download it again")
+            raise EngineError(f"{part.path.name}: the file was cut short while it was read: download it again")
         return data
 
     def close(self) -> None:
-        """Close the file; arrays that ``data`` gave out stay."""
-        self._file.close()
+        """Close the files; arrays that ``data`` gave out stay."""
+        for part in self._parts:
+            part.file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -71,6 +87,21 @@ class GGUFFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Part:
+    """One open file with its parsed header."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = _open(path)
+        try:
+            with _map(path, self.file) as mapping:
+                self.size_bytes = len(mapping)
+                self.header: Header = HeaderParser(path.name, mapping).parse()
+        except BaseException:
+            self.file.close()
+            raise
 
 
 def _open(path: Path) -> BinaryIO:

@@ -94,8 +94,6 @@ class HeaderParser:
             if key in metadata:
                 self._fail(f"metadata key {key!r} is there twice")
             metadata[key] = self._value(self._u32(), key)
-        if isinstance(parts := metadata.get("split.count"), int) and parts > 1:
-            self._fail(f"this is one of the {parts} parts of a split model; merge them with llama-gguf-split --merge")
         return metadata, self._tensors(tensor_count, self._alignment(metadata))
 
     def _fail(self, problem: str) -> NoReturn:

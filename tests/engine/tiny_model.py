@@ -120,17 +120,19 @@ def write_tiny_llama(
     theta: float = 1e4,
     eps: float = 1e-5,
     rope_freqs: bool = False,
+    tensors_a_part: int = 0,
 ) -> Path:
     """Write a random llama model and return its path.
 
     ``types``: the quantisation of the matrices, by the tensor's short name ("attn_q", "ffn_down", "token_embd",
     "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight. ``rope_freqs``: with the
-    frequency divisors of Llama 3. The same arguments give the same file.
+    frequency divisors of Llama 3. ``tensors_a_part``: split into files of so many tensors, the first of which is
+    returned. The same arguments give the same file.
     """
     rng = np.random.default_rng(seed)
     by_name = types if isinstance(types, Mapping) else {"*": types}
     head_size = hidden // heads
-    writer = gguf.GGUFWriter(Path(path), "llama")
+    writer = gguf.GGUFWriter(Path(path), "llama", split_max_tensors=tensors_a_part)
     writer.add_name("Tiny random llama")
     writer.add_block_count(layers)
     writer.add_context_length(context)
@@ -180,8 +182,9 @@ def write_tiny_llama(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
+    first = writer.format_shard_names(Path(path))[0]
     writer.close()
-    return Path(path)
+    return first
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:

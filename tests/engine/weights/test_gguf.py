@@ -175,7 +175,7 @@ BROKEN = {
     "alignment 0": (header([pair("general.alignment", U32, struct.pack("<I", 0))]), "general.alignment is 0"),
     "alignment 24": (header([pair("general.alignment", U32, struct.pack("<I", 24))]), "general.alignment is 24"),
     "alignment text": (header([pair("general.alignment", STRING, text("x"))]), "general.alignment is 'x'"),
-    "split": (header([pair("split.count", U32, struct.pack("<I", 3))]), "one of the 3 parts"),
+    "split without a number": (header([pair("split.count", U32, struct.pack("<I", 3))]), "split.no is None"),
     "tensor twice": (header(tensors=[tensor("w"), tensor("w")]), "'w' is there twice"),
     "five dimensions": (header(tensors=[tensor("w", (1,) * 5)]), "'w' has 5 dimensions"),
     "no dimensions": (header(tensors=[tensor("w", ())]), "'w' has 0 dimensions"),
