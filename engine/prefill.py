@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.decode.state import STATE_BYTES, initial_state
+from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PREFILL_PASSES, fuse
@@ -42,7 +42,7 @@ class Prefill:
 
     def __init__(
         self,
-        model: ModuleType,
+        model: Architecture,
         geometry: Geometry,
         weights: Weights,
         activations: ActivationBuffers,

@@ -17,8 +17,7 @@ def require_room(device: DeviceInfo, geometry: Geometry, weight_bytes: int, cont
 
     What is free counts where the device shares the computer's memory; a discrete GPU's heap as a whole.
     """
-    token_bytes = geometry.layers * 2 * geometry.kv_size * 2 + geometry.rotated * 4  # K and V are float16
-    context_bytes = context * token_bytes
+    context_bytes = context * (geometry.kv_bytes_a_token + geometry.rotated * 4) + geometry.recurrent_bytes
     have_bytes = device.memory_bytes
     if device.is_software:
         have_bytes = psutil.virtual_memory().available

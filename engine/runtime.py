@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from threading import Thread
-from types import ModuleType
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from engine.decode.program import Settings, Slot
 from engine.decode.sampling import Sampling
 from engine.decode.state import STEP_BYTES, initial_state, pack_step
 from engine.decode.step import Mode, Request, Resources, Step
+from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
 from engine.profile import traffic
@@ -50,7 +50,7 @@ class Runtime:
         self,
         device: Device,
         file: GGUFFile,
-        model: ModuleType,
+        model: Architecture,
         geometry: Geometry,
         specs: list[TensorSpec],
         context: int,
@@ -68,8 +68,8 @@ class Runtime:
         kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
 
         weights = load(file, specs, memory, layout(kernels), lambda done, total: progress("weights", done, total))
-        table = model.rope_frequencies(geometry, weights.host.get("rope_freqs.weight"))
-        buffers = allocate_buffers(memory, geometry, context, table, chunk_tokens(device.row_kernels))
+        frequencies = model.rope_frequencies(geometry, file.metadata, weights.host)
+        buffers = allocate_buffers(memory, geometry, context, frequencies, chunk_tokens(device.row_kernels))
         activations = ActivationBuffers(memory, geometry, chunk_tokens(device.row_kernels))
         single = Activations(activations, 1)
         sampling = sampler(memory, kernels, geometry.vocab, single, buffers)
@@ -90,10 +90,7 @@ class Runtime:
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
-        caches = (*buffers.k_cache, *buffers.v_cache)
-        scratch = Scratch(
-            device, memory, buffers.state, single.logits, buffers.arrivals, caches, geometry.kv_heads, context
-        )
+        scratch = Scratch(device, memory, buffers.state, single.logits, buffers.arrivals, buffers.cache)
         self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock)
         self._geometry = geometry
         memory.write(buffers.state, np.frombuffer(initial_state(0, 0, ()), np.uint8))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.cache import Cache
 from engine.decode.program import ProgramBuilder, Slot
 from engine.decode.state import STATE_BYTES
+from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.program import matrix, sample
 from engine.program.activations import Activations
 from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, rope_defines, small_kernels
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.vulkan.memory import Memory
+from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Defines, Kernels
 from engine.weights.gguf import TensorInfo
 from engine.weights.load import TensorSpec, Weights, matrix_uses
@@ -42,17 +43,13 @@ def kernel_jobs(
 
 
 def allocate_buffers(
-    memory: Memory, g: Geometry, context: int, frequencies: npt.NDArray[np.float64], chunk_tokens: int
+    memory: Memory, g: Geometry, context: int, frequencies: Sequence[npt.NDArray[np.float64]], chunk_tokens: int
 ) -> Buffers:
-    """State, KV cache, RoPE table and attention's partial results for ``context`` tokens.
+    """State, KV cache, RoPE tables and attention's partial results for ``context`` tokens.
 
-    ``frequencies`` are radians a position, float64 (rotated / 2,). Raise EngineError where memory is out.
+    ``frequencies`` are radians a position, a table each, float64 (rotated / 2,). Raise EngineError where memory is out.
     """
-    angles = np.arange(context, dtype=np.float64)[:, None] * frequencies[None, :]
-    table = np.stack((np.cos(angles), np.sin(angles)), axis=-1).astype(np.float32)
-    rope_table = memory.allocate(table.nbytes, constant=True)
-    memory.write(rope_table, table)
-    cache_bytes = g.kv_size * context * 2
+    tables = tuple(_rope_table(memory, context, item) for item in frequencies)
     splits = -(-context // SPLIT_TOKENS)
     arrivals = memory.allocate(g.heads * 4)
     memory.write(arrivals, np.zeros(g.heads, np.uint32))
@@ -60,13 +57,20 @@ def allocate_buffers(
     return Buffers(
         state=memory.allocate(STATE_BYTES),
         ids=memory.allocate(chunk_tokens * 4, "upload"),
-        rope_table=rope_table,
-        k_cache=tuple(memory.allocate(cache_bytes) for _ in range(g.layers)),
-        v_cache=tuple(memory.allocate(cache_bytes) for _ in range(g.layers)),
+        rope_tables=tables,
+        cache=Cache(memory, g, context),
         parts=memory.allocate(splits * g.q_size * _FLOAT_BYTES),
         sums=memory.allocate(splits * g.heads * 2 * _FLOAT_BYTES),
         arrivals=arrivals,
     )
+
+
+def _rope_table(memory: Memory, context: int, frequencies: npt.NDArray[np.float64]) -> Slice:
+    angles = np.arange(context, dtype=np.float64)[:, None] * frequencies[None, :]
+    table = np.stack((np.cos(angles), np.sin(angles)), axis=-1).astype(np.float32)
+    found = memory.allocate(table.nbytes, constant=True)
+    memory.write(found, table)
+    return found
 
 
 def sampler(memory: Memory, kernels: Kernels, vocab: int, activations: Activations, buffers: Buffers) -> Sampler:
@@ -81,7 +85,7 @@ def sampler(memory: Memory, kernels: Kernels, vocab: int, activations: Activatio
 
 
 def decode_builder(
-    model: ModuleType, weights: Weights, activations: Activations, lowering: Lowering, sampling: Sampler
+    model: Architecture, weights: Weights, activations: Activations, lowering: Lowering, sampling: Sampler
 ) -> ProgramBuilder:
     """The builder of one token's programs; ``activations`` are those of one token."""
     geometry = lowering.g

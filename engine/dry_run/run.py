@@ -83,7 +83,9 @@ def compile_and_record(
         memory = UnbackedMemory(vulkan)
         weights = allocate_weights(tensors, specs, memory, layout(kernels))
         tokens = chunk_tokens(vulkan.row_kernels)
-        buffers = allocate_buffers(memory, geometry, context, llama.rope_frequencies(geometry, None), tokens)
+        buffers = allocate_buffers(
+            memory, geometry, context, llama.rope_frequencies(geometry, SHAPES[shape].metadata(), {}), tokens
+        )
         single = Activations(ActivationBuffers(memory, geometry, tokens), 1)
         sampling = sampler(memory, kernels, geometry.vocab, single, buffers)
         lowering = Lowering(kernels, geometry, buffers, context)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 from engine.errors import EngineError
 from engine.models import llama
+from engine.models.architecture import Architecture
 
-ARCHITECTURES: dict[str, ModuleType] = {module.ARCHITECTURE: module for module in (llama,)}
+_MODULES: tuple[Architecture, ...] = (llama,)
+ARCHITECTURES = {module.ARCHITECTURE: module for module in _MODULES}
 
 
-def architecture(file_name: str, name: object) -> ModuleType:
+def architecture(file_name: str, name: object) -> Architecture:
     """The module of an architecture. Raise EngineError that names those there are."""
     module = ARCHITECTURES.get(name) if isinstance(name, str) else None
     if module is None:

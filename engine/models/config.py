@@ -12,6 +12,37 @@ from engine.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaShape:
+    """Gated DeltaNet layers: how many, and the sizes of one. Each value head has a state of its own."""
+
+    layers: int
+    key_heads: int
+    value_heads: int
+    head_size: int  # of keys and values alike
+    conv_tokens: int  # tokens that the convolution sees, the newest among them
+
+    @property
+    def conv_size(self) -> int:
+        """Channels of the convolution: all queries, keys and values."""
+        return (2 * self.key_heads + self.value_heads) * self.head_size
+
+    @property
+    def value_size(self) -> int:
+        """Elements of all value heads."""
+        return self.value_heads * self.head_size
+
+    @property
+    def conv_bytes(self) -> int:
+        """A layer's convolution state: float32 (conv_tokens - 1, conv_size)."""
+        return 4 * (self.conv_tokens - 1) * self.conv_size
+
+    @property
+    def state_bytes(self) -> int:
+        """A layer's delta state: float32 (value_heads, head_size, head_size)."""
+        return 4 * self.value_size * self.head_size
+
+
+@dataclass(frozen=True, slots=True)
 class Geometry:
     """The sizes every part of the engine needs; counts of float32 elements unless the name says otherwise."""
 
@@ -25,8 +56,11 @@ class Geometry:
     ffn: int
     vocab: int
     eps: float
-    rope_theta: float
     trained_context: int
+    windows_tokens: tuple[int, ...]  # of each attention layer: how many tokens it sees, its own among them; 0: all
+    attention_scale: float  # what a product of query and key is multiplied by
+    delta: DeltaShape | None = None
+    extra: tuple[tuple[str, int], ...] = ()  # further activations of the architecture: (name, elements a token)
 
     @property
     def q_size(self) -> int:
@@ -37,6 +71,21 @@ class Geometry:
     def kv_size(self) -> int:
         """Elements of all key (or value) heads."""
         return self.kv_heads * self.head_size
+
+    @property
+    def attention_layers(self) -> int:
+        """Layers with a KV cache."""
+        return len(self.windows_tokens)
+
+    @property
+    def kv_bytes_a_token(self) -> int:
+        """Bytes of KV cache, float16, that a token of context takes in all layers."""
+        return self.attention_layers * 2 * self.kv_size * 2
+
+    @property
+    def recurrent_bytes(self) -> int:
+        """Bytes of recurrent state, whatever the context: 0 for a model of attention layers only."""
+        return self.delta.layers * (self.delta.conv_bytes + self.delta.state_bytes) if self.delta else 0
 
 
 class Metadata:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError
+from engine.models.architecture import HostTensors
 from engine.models.config import Geometry, Metadata
+from engine.models.rope import frequencies
 from engine.program.activations import Activations
 from engine.program.matrix import Use
 from engine.program.nodes import Node
@@ -26,7 +28,7 @@ _RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
 
 def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> Geometry:
-    """The model's shape. Raise EngineError where the header is incomplete, absurd or beyond this architecture."""
+    """The model's shape; see Architecture."""
     meta = Metadata(file_name, values, ARCHITECTURE)
     hidden = meta.integer("embedding_length", 32, 1 << 16)
     heads = meta.integer("attention.head_count", 1, 1024)
@@ -42,8 +44,9 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
         raise EngineError(f"{file_name}: this llama variant has {extra}, which is not supported yet")
     embedding = tensors.get("token_embd.weight")
     vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
+    layers = meta.integer("block_count", 1, 1024)
     return Geometry(
-        layers=meta.integer("block_count", 1, 1024),
+        layers=layers,
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
@@ -53,8 +56,9 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
         ffn=meta.integer("feed_forward_length", 32, 1 << 18),
         vocab=vocab,
         eps=meta.number("attention.layer_norm_rms_epsilon", 0.0, 1.0),
-        rope_theta=meta.number("rope.freq_base", 1.0, 1e12, 1e4),
         trained_context=meta.integer("context_length", 1, 1 << 24, 2048),
+        windows_tokens=(0,) * layers,
+        attention_scale=head_size**-0.5,
     )
 
 
@@ -83,10 +87,12 @@ def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
     return specs
 
 
-def rope_frequencies(g: Geometry, factors: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float64]:
-    """Radians a position, float64 (rotated / 2,); Llama 3.x divides them by ``rope_freqs.weight``."""
-    frequencies: npt.NDArray[np.float64] = g.rope_theta ** (-np.arange(0, g.rotated, 2, dtype=np.float64) / g.rotated)
-    return frequencies if factors is None else frequencies / factors
+def rope_frequencies(g: Geometry, values: Mapping[str, Any], host: HostTensors) -> Sequence[npt.NDArray[np.float64]]:
+    """See Architecture. One table; Llama 3.x divides its frequencies by ``rope_freqs.weight``."""
+    theta = Metadata("", values, ARCHITECTURE).number("rope.freq_base", 1.0, 1e12, 1e4)
+    found = frequencies(theta, g.rotated)
+    factors = host.get("rope_freqs.weight")
+    return (found if factors is None else found / factors,)
 
 
 def layers(g: Geometry, weights: Weights, a: Activations) -> list[Node]:
@@ -100,8 +106,8 @@ def layers(g: Geometry, weights: Weights, a: Activations) -> list[Node]:
         append(Node("matvec", b + "attn_q", (get[b + "attn_q.weight"], a.normed, a.q)))
         append(Node("matvec", b + "attn_k", (get[b + "attn_k.weight"], a.normed, a.k)))
         append(Node("matvec", b + "attn_v", (get[b + "attn_v.weight"], a.normed, a.v)))
-        append(Node("rope", b + "rope", (a.q, g.heads)))
-        append(Node("rope", b + "rope_k", (a.k, g.kv_heads)))
+        append(Node("rope", b + "rope", (a.q, g.heads, 0)))
+        append(Node("rope", b + "rope_k", (a.k, g.kv_heads, 0)))
         append(Node("store", b + "store_kv", (a.k, a.v, layer)))
         append(Node("attend", b + "attend", (a.q, layer, a.attended)))
         append(Node("matvec", b + "attn_output", (get[b + "attn_output.weight"], a.attended, a.projected)))

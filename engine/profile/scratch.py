@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from engine.cache import Cache
 from engine.decode.state import STATE_DONE, STATE_POSITION
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
@@ -18,9 +19,9 @@ _word = struct.Struct("<I")
 class Scratch:
     """The parts of a conversation that a decode program overwrites.
 
-    ``caches`` are float16 (kv_heads, context, head_size) slices; of them the rows at the program's position are
-    kept. ``logits`` are those that the next reply's first token may still be sampled from. ``counters`` are zero
-    between tokens, and so before each run: kernels that raced each other may leave others.
+    Of the KV ``cache`` the rows at the program's position are kept, of recurrent states all. ``logits`` are those that
+    the next reply's first token may still be sampled from. ``counters`` are zero between tokens, and so before each
+    run: kernels that raced each other may leave others.
     """
 
     def __init__(
@@ -30,16 +31,12 @@ class Scratch:
         state: Slice,
         logits: Slice,
         counters: Slice,
-        caches: Sequence[Slice],
-        kv_heads: int,
-        context: int,
+        cache: Cache,
     ) -> None:
         self._device, self._memory = device, memory
-        self._state, self._logits, self._counters, self._caches = state, logits, counters, caches
-        self._kv_heads, self._context = kv_heads, context
-        self._row_bytes = caches[0].size // (kv_heads * context)
+        self._state, self._logits, self._counters, self._cache = state, logits, counters, cache
         self._saved: Slice | None = None
-        self.last_position = context - _ROWS
+        self.last_position = cache.context - _ROWS
 
     @contextmanager
     def at(self, position: int) -> Iterator[CommandBuffer]:
@@ -66,9 +63,13 @@ class Scratch:
             commands.close()
 
     def _copy(self, commands: CommandBuffer, position: int, restore: bool) -> None:
-        rows = [(head * self._context + position) * self._row_bytes for head in range(self._kv_heads)]
-        parts = [(item, [0], item.size) for item in (self._state, self._logits, self._counters)]
-        parts += [(cache, rows, _ROWS * self._row_bytes) for cache in self._caches]
+        cache = self._cache
+        recurrent = [item for layer in cache.recurrent for item in layer]
+        parts = [(item, [0], item.size) for item in (self._state, self._logits, self._counters, *recurrent)]
+        for item in (item for layer in cache.attention for item in layer):
+            row_bytes = item.size // (cache.kv_heads * cache.context)
+            rows = [(head * cache.context + position) * row_bytes for head in range(cache.kv_heads)]
+            parts.append((item, rows, _ROWS * row_bytes))
         if self._saved is None:
             self._saved = self._memory.allocate(sum(size * len(starts) for _, starts, size in parts))
         commands.begin(ONE_TIME_SUBMIT)

@@ -33,17 +33,17 @@ def bytes_by_tensor(nodes: Sequence[Node]) -> dict[str, int]:
 def token_bytes(nodes: Sequence[Node], geometry: Geometry, position: int) -> dict[str, int]:
     """Bytes that the token fed at ``position`` must read: "weights", "head", "kv", "state" and their "total".
 
-    ``kv`` are the keys and values of positions 0 to ``position``, whatever the bucket; ``state`` is a recurrent
-    state's, 0 for a model without one. Activations are left out: they never leave the caches.
+    ``kv`` are the keys and values up to ``position`` that each layer sees, whatever the bucket; ``state`` is the
+    recurrent states', 0 for a model without them. Activations are left out: they never leave the caches.
     """
     head = [node for node in nodes if node.kind == "head"]
     others = [node for node in nodes if node.kind != "head"]
-    layers = sum(node.kind == "attend" for node in nodes)
+    seen = [min(position + 1, window or position + 1) for window in geometry.windows_tokens]
     parts = {
         "weights": sum(bytes_by_tensor(others).values()),
         "head": sum(bytes_by_tensor(head).values()),
-        "kv": layers * 2 * (position + 1) * geometry.kv_size * _KV_BYTES,
-        "state": 0,
+        "kv": sum(seen) * 2 * geometry.kv_size * _KV_BYTES,
+        "state": geometry.recurrent_bytes,
     }
     return {**parts, "total": sum(parts.values())}
 

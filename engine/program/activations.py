@@ -13,7 +13,7 @@ class Activations:
 
     ``x`` (hidden) is the residual stream, ``last`` its last row, ``normed`` (hidden) a norm's output,
     ``q``, ``k``, ``v`` one after another, ``attended`` (heads * head_size), ``projected`` (hidden),
-    ``gate``, ``up``, ``activated`` (ffn), ``logits`` (vocab).
+    ``gate``, ``up``, ``activated`` (ffn), ``logits`` (vocab); ``extra`` are the architecture's own, by name.
     """
 
     def __init__(self, buffers: ActivationBuffers, tokens: int) -> None:
@@ -34,6 +34,7 @@ class Activations:
         self.up = buffers.up.part(0, row * g.ffn)
         self.activated = buffers.activated.part(0, row * g.ffn)
         self.logits = buffers.logits
+        self.extra = {name: buffers.extra[name].part(0, row * size) for name, size in g.extra}
         # what a stacked projection writes: q and the slices that follow it
         self.spans = {
             (id(self.q), 2): self.qkv.part(0, row * (g.q_size + g.kv_size)),
@@ -56,3 +57,4 @@ class ActivationBuffers:
         self.up = memory.allocate(row * g.ffn)
         self.activated = memory.allocate(row * g.ffn)
         self.logits = memory.allocate(_FLOAT_BYTES * g.vocab)
+        self.extra = {name: memory.allocate(row * size) for name, size in g.extra}

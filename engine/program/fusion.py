@@ -55,7 +55,7 @@ def fuse(
                 if all(_is_member(nodes[index + i], found, i, args[1]) for i in range(1, size)):
                     name = node.name + "".join("+" + nodes[index + i].name.rsplit(".", 1)[-1] for i in range(1, size))
                     if qkv_rope and size == 3 and (store := _rope_store(nodes, index + 3)):
-                        node = Node("qkv_rope", name, (found.combined, args[1], args[2], store[2]))
+                        node = Node("qkv_rope", name, (found.combined, args[1], args[2], *store[2:]))
                         taken = size + 3
                     elif qkv:
                         node = Node("matvec", name, (found.combined, args[1], spans[id(args[2]), size]))
@@ -93,10 +93,11 @@ def _is_member(node: Node, stack: Stack, number: int, x: object) -> bool:
 
 
 def _rope_store(nodes: list[Node], index: int) -> tuple[Any, ...] | None:
-    """(k, v, layer) where RoPE on q, RoPE on k and the KV write start at ``index``."""
+    """(k, v, cache, table) where RoPE on q, RoPE on k and the KV write start at ``index``."""
     if index + 2 >= len(nodes):
         return None
     first, second, third = nodes[index : index + 3]
-    if (first.kind, second.kind, third.kind) == ("rope", "rope", "store") and third.args[0] is second.args[0]:
-        return third.args
+    kinds = (first.kind, second.kind, third.kind)
+    if kinds == ("rope", "rope", "store") and third.args[0] is second.args[0] and first.args[2] == second.args[2]:
+        return (*third.args, first.args[2])
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from engine.cache import Cache
 from engine.models.config import Geometry
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import Caches, embed, embed_decode, gate_up, matmul, matvec, qkv
@@ -23,9 +24,8 @@ class Buffers(NamedTuple):
 
     state: Slice
     ids: Slice  # uint32 ids of a prompt chunk
-    rope_table: Slice  # float32 (context, rotated / 2, 2): cos and sin
-    k_cache: tuple[Slice, ...]  # a layer each: float16 (kv_heads, context, head_size)
-    v_cache: tuple[Slice, ...]
+    rope_tables: tuple[Slice, ...]  # float32 (context, rotated / 2, 2) each: cos and sin
+    cache: Cache
     parts: Slice  # float32 (splits, heads, head_size)
     sums: Slice  # float32 (splits, heads, 2)
     arrivals: Slice  # uint32 (heads,), zero between tokens
@@ -105,7 +105,7 @@ class Lowering:
         self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
         self._heads_a_group = int(self._small["attend"].defines.get("HEADS", 1))
         self._rope_defines = rope_defines(geometry)
-        self._scale = geometry.head_size**-0.5
+        self._scale = geometry.attention_scale
         self._lowered: dict[str, Callable[[Node], Op]] = {
             "embed": self._embed,
             "norm": self._norm,
@@ -173,9 +173,10 @@ class Lowering:
         return gate_up(self.kernels, gate, up, x, y, norm=norm[0] if norm else None, name=node.name)
 
     def _qkv_rope(self, node: Node) -> Op:
-        weight, x, q, layer, *norm = node.args
+        weight, x, q, cache, table, *norm = node.args
         b, g = self.b, self.g
-        caches = Caches(b.rope_table, b.k_cache[layer], b.v_cache[layer], b.state, g.heads, g.kv_heads, self.context)
+        k, v = b.cache.attention[cache]
+        caches = Caches(b.rope_tables[table], k, v, b.state, g.heads, g.kv_heads, self.context)
         return qkv(
             self.kernels, weight, x, q, caches, self._rope_defines, norm=norm[0] if norm else None, name=node.name
         )
@@ -192,30 +193,30 @@ class Lowering:
         return Op(node.name, self._small["silu_mul"], (gate, up, y), (count,), groups, "small", y.size * 3)
 
     def _rope(self, node: Node) -> Op:
-        x, heads = node.args
+        x, heads, table = node.args
         pairs = self.tokens * heads * self.g.rotated // 2
-        buffers = (x, self.b.rope_table, self.b.state)
+        buffers = (x, self.b.rope_tables[table], self.b.state)
         groups = (-(-pairs // 64), 1, 1)
         return Op(node.name, self._small["rope"], buffers, (heads, self.tokens), groups, "small", x.size * 2)
 
     def _store(self, node: Node) -> Op:
-        k, v, layer = node.args
+        k, v, cache = node.args
         b, g = self.b, self.g
-        buffers = (k, v, b.k_cache[layer], b.v_cache[layer], b.state)
+        buffers = (k, v, *b.cache.attention[cache], b.state)
         groups = (-(-self.tokens * g.kv_size // 64), 1, 1)
         scalars = (g.kv_heads, self.tokens, self.context)
         return Op(node.name, self._small["store"], buffers, scalars, groups, "small", k.size * 3)
 
     def _rope_store(self, node: Node) -> Op:
-        q, k, v, layer = node.args
+        q, k, v, cache, table = node.args
         b, g = self.b, self.g
-        buffers = (q, k, v, b.rope_table, b.k_cache[layer], b.v_cache[layer], b.state)
+        buffers = (q, k, v, b.rope_tables[table], *b.cache.attention[cache], b.state)
         pairs = self.tokens * (g.heads + g.kv_heads) * (g.head_size // 2)
         scalars = (g.heads, g.kv_heads, self.tokens, self.context)
         return Op(node.name, self._small["rope_store"], buffers, scalars, (-(-pairs // 64), 1, 1), "small", q.size * 2)
 
     def _attend(self, node: Node) -> list[Op]:
-        q, layer, y = node.args
+        q, cache, y = node.args
         b, g = self.b, self.g
         ranges = self.tokens if self.prefill else -(-self.context_bucket // SPLIT_TOKENS)
         groups = (-(-ranges // self._lane_rows), g.heads // (1 if self.prefill else self._heads_a_group), 1)
@@ -223,7 +224,7 @@ class Lowering:
         out = y if self.prefill else b.parts
         merged = node.kind == "attend_merged"
         joined = (y, b.arrivals) if merged else (b.sums, b.sums)  # an unmerged kernel touches neither
-        buffers: tuple[Slice, ...] = (q, b.k_cache[layer], b.v_cache[layer], b.state, out)
+        buffers: tuple[Slice, ...] = (q, *b.cache.attention[cache], b.state, out)
         if not self.prefill or self.kernels.device.row_kernels:
             buffers += (b.sums, *joined)
         moved = self.context_bucket * g.kv_size * 4

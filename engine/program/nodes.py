@@ -9,17 +9,18 @@ same list serves one decode token and a prompt chunk. Arguments by kind (slices 
     matvec      (weight, x, y)             y = W x
     matvec_add  (weight, x, y)             y += W x
     add         (x, y)                     x += y
-    rope        (x, heads)                 rotary embedding in place
-    store       (k, v, layer)              k and v into the layer's KV cache
-    rope_store  (q, k, v, layer)           rope on q and k, and store
-    qkv_rope    (weight, x, q, layer)      the stacked projections q, k, v of x, then rope_store
-    attend      (q, layer, y)              attention over the layer's KV cache
-    attend_merged  (q, layer, y)           the same in one dispatch
+    rope        (x, heads, table)          rotary embedding in place, by the RoPE table of that number
+    store       (k, v, cache)              k and v into the KV cache of that number
+    rope_store  (q, k, v, cache, table)    rope on q and k, and store
+    qkv_rope    (weight, x, q, cache, table)  the stacked projections q, k, v of x, then rope_store
+    attend      (q, cache, y)              attention over the KV cache of that number
+    attend_merged  (q, cache, y)           the same in one dispatch
     silu_mul    (gate, up, y)              y = silu(gate) * up
     gate_up     (gate, up, x, y)           y = silu(Wg x) * (Wu x)
     head        (weight, x, y)             logits = W x
     head_keys   (weight, x, y)             the same, with the first step of sampling (engine.program.sample)
 
+Attention layers number their KV caches, and recurrent layers their states, from 0 each in the order of the layers.
 All that multiply by weights may have one argument more, a ``matrix.Norm``: x is first normed.
 """
 

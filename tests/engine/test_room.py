@@ -15,7 +15,7 @@ from tests.engine.tiny_model import write_tiny_llama
 
 GEOMETRY = Geometry(
     layers=2, hidden=64, heads=4, kv_heads=2, head_size=16, rotated=16, rope_halves=False, ffn=96, vocab=320,
-    eps=1e-5, rope_theta=1e4, trained_context=2048,
+    eps=1e-5, trained_context=2048, windows_tokens=(0, 0), attention_scale=0.25,
 )  # fmt: skip
 TOKEN_BYTES = 2 * 2 * 32 * 2 + 16 * 4  # layers, K and V, elements, float16; and a row of the RoPE table
 
