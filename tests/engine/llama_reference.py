@@ -21,10 +21,10 @@ def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]]
     reader = gguf.GGUFReader(path)
     tensors = {tensor.name: tensor for tensor in reader.tensors}
 
-    def setting(name: str) -> Any:
+    def setting(name: str, default: Any = None) -> Any:
         field = reader.get_field(f"llama.{name}")
-        assert field is not None, name
-        return field.contents()
+        assert field is not None or default is not None, name
+        return default if field is None else field.contents()
 
     def weight(name: str) -> Array:
         tensor = tensors[f"{name}.weight"]
@@ -33,7 +33,8 @@ def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]]
     heads, kv_heads = setting("attention.head_count"), setting("attention.head_count_kv")
     eps = setting("attention.layer_norm_rms_epsilon")
     hidden = setting("embedding_length")
-    head_size = hidden // heads
+    head_size = setting("attention.key_length", hidden // heads)
+    window = setting("attention.sliding_window", len(ids))
     count = len(ids)
 
     def norm(x: Array, name: str) -> Array:
@@ -49,7 +50,8 @@ def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]]
         pairs = (x[..., 0::2] + 1j * x[..., 1::2]) * rotation[:, None]
         return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
 
-    causal = np.triu(np.full((count, count), -np.inf), 1)
+    back = np.arange(count)[:, None] - np.arange(count)
+    mask = np.where((back < 0) | (back >= window), -np.inf, 0.0)
     embeddings = weight("token_embd")
     x = embeddings[list(ids)]
     for layer in range(setting("block_count")):
@@ -60,10 +62,10 @@ def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]]
         v = (h @ weight(f"{block}.attn_v").T).reshape(count, kv_heads, head_size)
         k, v = (values.astype(kv_type).astype(np.float64) for values in (k, v))
         k, v = (np.repeat(values, heads // kv_heads, axis=1) for values in (k, v))
-        scores = np.einsum("ihd,jhd->hij", q, k) / head_size**0.5 + causal
+        scores = np.einsum("ihd,jhd->hij", q, k) / head_size**0.5 + mask
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         attention = np.einsum("hij,jhd->ihd", scores / scores.sum(-1, keepdims=True), v)
-        x = x + attention.reshape(count, hidden) @ weight(f"{block}.attn_output").T
+        x = x + attention.reshape(count, -1) @ weight(f"{block}.attn_output").T
         h = norm(x, f"{block}.ffn_norm")
         gate = h @ weight(f"{block}.ffn_gate").T
         up = h @ weight(f"{block}.ffn_up").T
