@@ -23,7 +23,7 @@ from engine.progress import Progress, no_progress
 from engine.room import require_room
 from engine.runtime import Runtime
 from engine.session import Session
-from engine.text.template import ChatTemplate
+from engine.text.model_text import open_text
 from engine.text.tokenizer import Tokenizer
 from engine.vulkan.device import Device
 from engine.vulkan.instance import Instance
@@ -101,11 +101,10 @@ class Engine:
         self.context = _context(context, geometry.trained_context)
         self._session: Session | None = None
         self._closed = False
-        self._text_problem: EngineError | None = None
-        self._tokenizer, self._template = self._open_text(file, geometry.vocab)
-        self.model = describe_model(file, geometry, self._template is not None)
+        self._text = open_text(path, file.metadata, geometry.vocab)
+        self.model = describe_model(file, geometry, self._text.template is not None)
         self.sampling = sampling_defaults(file.metadata)
-        self.stop_ids = self._tokenizer.stop_ids if self._tokenizer else frozenset[int]()
+        self.stop_ids = self._text.stop_ids
 
         progress("device", 0, 1)
         self._instance = Instance(build.validation)
@@ -178,11 +177,12 @@ class Engine:
         the model has no tokenizer or template, or the template refuses the messages.
         """
         self._need_tokenizer()
-        if self._template is None:
-            if self._text_problem is not None:
-                raise self._text_problem
+        template = self._text.template
+        if template is None:
+            if self._text.problem is not None:
+                raise self._text.problem
             raise EngineError(f"{self.model.path.name} has no chat template: use --raw, or an instruct model")
-        return self._template.render_ids(messages)
+        return template.render_ids(messages)
 
     def encode(self, text: str) -> list[int]:
         """The ids of plain text, after a begin-of-text token where the model wants one. EngineError if it cannot."""
@@ -200,7 +200,7 @@ class Engine:
         if self._session is not None:
             self._session.end("a newer session has taken over the KV cache: prefill that one")
         self._session = Session(
-            runtime, self._tokenizer, self.stop_ids, self._settings, self.context, self.model.vocab_size
+            runtime, self._text.tokenizer, self.stop_ids, self._settings, self.context, self.model.vocab_size
         )
         return self._session
 
@@ -297,25 +297,12 @@ class Engine:
     def _settings(self) -> Settings:
         return Settings(self._mode, self._passes, self._barriers)
 
-    def _open_text(self, file: GGUFFile, vocab: int) -> tuple[Tokenizer | None, ChatTemplate | None]:
-        """A model whose tokenizer or template is unusable still takes ids; the reason is kept for who needs text."""
-        tokenizer = None
-        try:
-            tokenizer = Tokenizer.from_gguf(file.metadata)
-            if tokenizer is not None and tokenizer.vocab_size > vocab:
-                size, tokenizer = tokenizer.vocab_size, None
-                raise EngineError(f"{file.path.name}: the tokenizer has {size} tokens, the embedding {vocab} rows")
-            return tokenizer, ChatTemplate.from_gguf(file.metadata, tokenizer)
-        except EngineError as error:
-            self._text_problem = error
-            return tokenizer, None
-
     def _need_tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            if self._text_problem is not None:
-                raise self._text_problem
+        if self._text.tokenizer is None:
+            if self._text.problem is not None:
+                raise self._text.problem
             raise EngineError(f"{self.model.path.name} has no tokenizer, so it takes ids but no text")
-        return self._tokenizer
+        return self._text.tokenizer
 
 
 def _context(wanted: int | None, trained: int) -> int:

@@ -16,14 +16,6 @@ from engine.text.pretokenizers import PRE_TOKENIZERS, PreTokenizerSpec
 # Token types of tokenizer.ggml.token_type (gguf.TokenType).
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 
-# Control tokens that end a turn whatever eos_token_id says: files often name one of several.
-END_OF_TURN = frozenset(
-    {
-        "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>",
-        "<end_of_turn>", "<end_of_utterance>", "<|return|>", "<|call|>", "</s>", "<eos>", "<EOT>", "[EOS]", "[EOT]",
-    }
-)  # fmt: skip
-
 
 def _byte_of_char() -> dict[str, int]:
     """GPT-2's byte-to-character table, inverted: printable bytes stand for themselves, others for U+0100 on."""
@@ -48,7 +40,6 @@ class Tokenizer:
         bos_id: int | None,
         eos_id: int | None,
         add_bos: bool,
-        extra_stop_ids: Iterable[int] = (),
     ) -> None:
         """Raise EngineError if a merge names a token that the vocabulary lacks."""
         self._tokens = tokens
@@ -61,9 +52,6 @@ class Tokenizer:
         # A single character cannot be told from text by ChatTemplate's marks, so it is never a control token.
         self._control = {token: id for token, id in id_of.items() if types[id] == CONTROL and len(token) > 1}
         user_defined = {token: id for token, id in id_of.items() if types[id] == USER_DEFINED and token}
-        named = {id for token, id in self._control.items() if token in END_OF_TURN}
-        stated = {eos_id} if eos_id is not None else set()
-        self.stop_ids = frozenset(named | stated | set(extra_stop_ids))
         # With ignore_merges a word that spells a control token would become it.
         vocabulary = {token: id for token, id in id_of.items() if types[id] != CONTROL}
         try:
@@ -109,17 +97,14 @@ class Tokenizer:
             if not left or not right:
                 raise EngineError(f"the model's tokenizer is damaged: merge {merge!r} is not two tokens")
             merges.append((left, right))
-        eos_id = _id(metadata, "eos", len(tokens))
-        ends = (_id(metadata, name, len(tokens)) for name in ("eot", "eom"))
         return cls(
             tokens,
             types.tolist(),
             merges,
             spec,
             bos_id=_id(metadata, "bos", len(tokens)),
-            eos_id=eos_id,
+            eos_id=_id(metadata, "eos", len(tokens)),
             add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", spec.add_bos)),
-            extra_stop_ids=[id for id in ends if id is not None],
         )
 
     @property

@@ -114,14 +114,6 @@ def test_user_defined_tokens_are_always_found_and_the_longest_wins() -> None:
     assert tokenizer.token_bytes(259) == b"<think>"
 
 
-def test_stop_ids_are_those_the_file_states_and_well_known_control_tokens() -> None:
-    assert build().stop_ids == {0, 2}
-    assert build(eot_token_id=70, eom_token_id=71).stop_ids == {0, 2, 70, 71}
-    tokens, types, _ = vocabulary_of_words(["<|eot_id|>", "<end_of_turn>"])
-    types[-2:] = (3, 1)  # the second only looks like one
-    assert build(tokens=tokens, token_type=types, merges=[], eos_token_id=None).stop_ids == {0, 2, 259}
-
-
 def test_bos() -> None:
     assert (build().bos_id, build().add_bos) == (1, False)
     assert build(add_bos_token=True).add_bos
@@ -162,7 +154,6 @@ BAD = {
     "unknown result of a merge": ({"merges": ["q z"]}, "damaged: .*qz"),
     "eos": ({"eos_token_id": 320}, "eos_token_id is 320, outside its vocabulary of 320"),
     "bos": ({"bos_token_id": -1}, "bos_token_id is -1"),
-    "eot": ({"eot_token_id": "x"}, "eot_token_id is 'x'"),
 }
 
 
@@ -177,7 +168,7 @@ def test_smollm2_gives_the_reference_ids(smollm2: Tokenizer) -> None:
     for prompt in REFERENCE["prompts"]:
         assert smollm2.encode(prompt["text"], special=True) == prompt["ids"]
         assert smollm2.decode(prompt["greedy40_ids"]) == prompt["greedy40_text"]
-    assert (smollm2.bos_id, smollm2.add_bos, smollm2.stop_ids) == (1, False, {0, 2})
+    assert (smollm2.bos_id, smollm2.add_bos) == (1, False)
     assert smollm2.encode("<|im_end|>") != [2]
 
 
