@@ -1,10 +1,11 @@
 #version 460
-// Decode attention for GPUs: one workgroup of LANES a (KV head, or part of its query heads; token range of SPLIT). All
-// its keys and values are loaded before the first is used, each once for HEADS query heads. LANES_A_TOKEN lanes share a
-// token, eight dimensions a load each. The unnormalised results of a range go to partials; with MERGE the last workgroup
-// of a head to arrive joins the ranges as attend_merge.comp does.
+// Decode attention for GPUs: one workgroup of LANES a (KV head, or part of its query heads; token range of SPLIT, of
+// which those that are seen are numbered from 0). All its keys and values are loaded before the first is used, each once
+// for HEADS query heads. LANES_A_TOKEN lanes share a token, eight dimensions a load each. The unnormalised results of a
+// range go to partials; with MERGE the last workgroup of a head to arrive joins the ranges as attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
+#include "window.glsl"
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -33,6 +34,7 @@ PUSH_BEGIN
     uint context;
     uint tokens;
     float scale;
+    uint window;
 PUSH_END
 
 #define SUBGROUPS (LANES / SUBGROUP_SIZE)
@@ -45,6 +47,8 @@ PUSH_END
 shared float tops[SUBGROUPS * HEADS];
 shared float totals[SUBGROUPS * HEADS];
 shared float parts[SUBGROUPS * HEADS * HEAD_DIM];
+
+bool is_unseen(uint token, uint seen, uint position) { return token < seen || token > position; }
 
 void unpack8(uvec4 raw, out float v[8]) {
     [[unroll]] for (uint i = 0u; i < 4u; ++i) {
@@ -146,21 +150,22 @@ void merge(uint first_head, uint splits) {
 void kernel() {
     const uint t = gl_LocalInvocationIndex;
     const uint position = state.data[STATE_POSITION];
-    const uint first = gl_WorkGroupID.x * SPLIT;
+    const uint seen = first_seen(position, window), first_split = seen / SPLIT;
+    const uint first = (first_split + gl_WorkGroupID.x) * SPLIT;
     if (first > position) return;
     const uint first_head = gl_WorkGroupID.y * HEADS;
     const uint kv_base = first_head / (heads / kv_heads) * context;
     const uint lane = t % LANES_A_TOKEN, slot = t / LANES_A_TOKEN;
     uvec4 ks[STEPS * UNITS_A_LANE], vs[STEPS * UNITS_A_LANE];
     [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-        const uint token = min(first + s * AT_ONCE + slot, position);
+        const uint token = clamp(first + s * AT_ONCE + slot, seen, position);
         [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
             const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u);
             ks[s * UNITS_A_LANE + c] = k_cache.data[(kv_base + token) * HEAD_UNITS + unit];
         }
     }
     [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-        const uint token = min(first + s * AT_ONCE + slot, position);
+        const uint token = clamp(first + s * AT_ONCE + slot, seen, position);
         [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
             const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u);
             vs[s * UNITS_A_LANE + c] = v_cache.data[(kv_base + token) * HEAD_UNITS + unit];
@@ -189,10 +194,10 @@ void kernel() {
                 }
             }
         }
-        const bool past = first + s * AT_ONCE + slot > position;
+        const bool unseen = is_unseen(first + s * AT_ONCE + slot, seen, position);
         [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
             [[unroll]] for (uint m = LANES_A_TOKEN / 2u; m > 0u; m /= 2u) dots[h] += subgroupShuffleXor(dots[h], m);
-            weights[h * STEPS + s] = past ? LOWEST : dots[h];
+            weights[h * STEPS + s] = unseen ? LOWEST : dots[h];
         }
     }
     [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
@@ -207,8 +212,8 @@ void kernel() {
         [[unroll]] for (uint i = 1u; i < SUBGROUPS; ++i) top = max(top, tops[i * HEADS + h]);
         float sum = 0.0;
         [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-            const bool past = first + s * AT_ONCE + slot > position;
-            weights[h * STEPS + s] = past ? 0.0 : exp(weights[h * STEPS + s] - top);
+            const bool unseen = is_unseen(first + s * AT_ONCE + slot, seen, position);
+            weights[h * STEPS + s] = unseen ? 0.0 : exp(weights[h * STEPS + s] - top);
             sum += weights[h * STEPS + s];
         }
         [[unroll]] for (uint m = LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) sum += subgroupShuffleXor(sum, m);
@@ -235,7 +240,7 @@ void kernel() {
         }
     }
     barrier();
-    const uint splits = position / SPLIT + 1u;
+    const uint splits = position / SPLIT - first_split + 1u;
     for (uint item = t; item < HEADS * HEAD_DIM / 4u; item += LANES) {
         vec4 value;
         [[unroll]] for (uint i = 0u; i < 4u; ++i) {

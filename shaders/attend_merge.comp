@@ -2,6 +2,7 @@
 // The second half of decode attention in two dispatches. One invocation an element of the output.
 #include "binding.glsl"
 #include "state.glsl"
+#include "window.glsl"
 
 layout(local_size_x = 64) in;
 
@@ -15,6 +16,7 @@ PUSH_BEGIN
     ADDRESS(State, state)
     ADDRESS(Merged, merged)
     uint heads;
+    uint window;
 PUSH_END
 
 #define PART(i) parts.data[i]
@@ -24,7 +26,8 @@ void kernel() {
     const uint i = gl_GlobalInvocationID.x;
     const uint width = heads * HEAD_DIM;
     if (i >= width) return;
-    merge_element(i, state.data[STATE_POSITION] / SPLIT + 1);
+    const uint position = state.data[STATE_POSITION];
+    merge_element(i, position / SPLIT - first_seen(position, window) / SPLIT + 1);
 }
 
 #include "main.glsl"

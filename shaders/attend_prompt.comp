@@ -1,8 +1,9 @@
 #version 460
 // Prompt attention for GPUs: one workgroup of LANES a (query head, query), scores and softmax in shared memory, the
-// query's prefix SPLIT tokens at a time.
+// keys that the query sees SPLIT tokens at a time.
 #include "binding.glsl"
 #include "state.glsl"
+#include "window.glsl"
 #include "reduce.glsl"
 
 layout(local_size_x = LANES) in;
@@ -23,6 +24,7 @@ PUSH_BEGIN
     uint context;
     uint tokens;
     float scale;
+    uint window;
 PUSH_END
 
 const uint PAIRS = HEAD_DIM / 2;            // dimensions go in pairs: one 32-bit word of the cache
@@ -44,7 +46,7 @@ void kernel() {
     vec2 acc[(PAIRS + LANES - 1) / LANES];
     for (uint n = 0; n < acc.length(); ++n) acc[n] = vec2(0.0);
     barrier();
-    for (uint start = 0; start <= last; start += SPLIT) {
+    for (uint start = first_seen(last, window); start <= last; start += SPLIT) {
         const uint count = min(SPLIT, last + 1 - start);
         float highest = -3.0e38;
         for (uint token = lane; token < count; token += LANES) {

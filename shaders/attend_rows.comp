@@ -1,10 +1,11 @@
 #version 460
 // Attention for software devices: one invocation a (query head, token range), no shared memory.
-// Decode: the range is SPLIT tokens of the KV cache, and its unnormalised result goes to partials. PREFILL: the
-// range is the whole prefix of one of the chunk's queries, and its result is final; lanes are queries, so that
-// they read the same keys. MERGE: the last workgroup of a head to arrive joins the ranges, as attend_merge.comp does.
+// Decode: the range is SPLIT tokens of the KV cache, those seen being numbered from 0, and its unnormalised result
+// goes to partials. PREFILL: the range is all that one of the chunk's queries sees, and its result is final; lanes are
+// queries, so that they read the same keys. MERGE: the last workgroup of a head to arrive joins the ranges, as attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
+#include "window.glsl"
 
 layout(local_size_x = SUBGROUP_SIZE) in;
 
@@ -30,6 +31,7 @@ PUSH_BEGIN
     uint context;
     uint tokens;
     float scale;
+    uint window;
 PUSH_END
 
 #ifdef MERGE
@@ -39,7 +41,8 @@ PUSH_END
 
 // A workgroup is one subgroup, so its lanes need no barrier among themselves.
 void merge(uint head, uint position) {
-    const uint expected = position / (SPLIT * SUBGROUP_SIZE) + 1;
+    const uint splits = position / SPLIT - first_seen(position, window) / SPLIT + 1;
+    const uint expected = (splits - 1) / SUBGROUP_SIZE + 1;
     if (gl_WorkGroupID.x >= expected) return;
     memoryBarrierBuffer();
     uint before = 0;
@@ -47,7 +50,7 @@ void merge(uint head, uint position) {
     if (subgroupBroadcastFirst(before) + 1 < expected) return;
     memoryBarrierBuffer();
     for (uint d = gl_LocalInvocationIndex; d < HEAD_DIM; d += SUBGROUP_SIZE) {
-        merge_element(head * HEAD_DIM + d, position / SPLIT + 1);
+        merge_element(head * HEAD_DIM + d, splits);
     }
     if (subgroupElect()) arrivals.data[head] = 0;
 }
@@ -56,11 +59,12 @@ void merge(uint head, uint position) {
 void attend(uint head, uint lane, uint position) {
 #ifdef PREFILL
     if (lane >= tokens) return;
-    const uint first = 0, end = position + lane + 1;
+    const uint end = position + lane + 1, first = first_seen(end - 1, window);
     const uint row = lane * heads + head;
 #else
-    const uint first = lane * SPLIT, end = min(first + SPLIT, position + 1);
-    if (first > position) return;
+    const uint seen = first_seen(position, window), start = (seen / SPLIT + lane) * SPLIT;
+    if (start > position) return;
+    const uint first = max(start, seen), end = min(start + SPLIT, position + 1);
     const uint row = head;
 #endif
     vec4 query[HEAD_DIM / 4];

@@ -1,5 +1,6 @@
 #version 460
-// out[t] = the dequantised row ids[first + t] of the embedding table; with DECODE one row, that of the state's token.
+// out[t] = scale times the dequantised row ids[first + t] of the embedding table; with DECODE one row, that of the
+// state's token.
 #include "binding.glsl"
 #include "state.glsl"
 
@@ -17,6 +18,7 @@ PUSH_BEGIN
     uint rows;
     uint cols;
     uint first;
+    float scale;
 PUSH_END
 
 #define QUANT(base, i) quants.data[i]
@@ -33,7 +35,7 @@ void kernel() {
     const uint id = ids.data[first + token];
 #endif
     const RowBase base = row_base(min(id, rows - 1u), (cols + 31u) / 32u, 0u);
-    result.data[token * (cols / 4u) + quad] = load_weights(base, quad);
+    result.data[token * (cols / 4u) + quad] = load_weights(base, quad) * scale;
 }
 
 #include "main.glsl"

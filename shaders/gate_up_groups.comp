@@ -1,5 +1,5 @@
 #version 460
-// y = silu(G x) * (U x) on GPUs: tiles of ROWS rows of each, with matvec_groups' arithmetic. With NORM x
+// y = silu(G x) * (U x), with GELU gelu(G x) * (U x), on GPUs: tiles of ROWS rows of each, with matvec_groups' arithmetic. With NORM x
 // is first RMS-normed.
 #include "binding.glsl"
 #include "activation.glsl"
@@ -40,7 +40,7 @@ void kernel() {
     BEGIN_TILES
         const uint first = tile * ROWS;
         const uint i = gl_LocalInvocationIndex, row = first + i;
-        if (i < ROWS && row < rows) y.data[row] = silu(row_total(i, parity)) * row_total(ROWS + i, parity);
+        if (i < ROWS && row < rows) y.data[row] = ACTIVATE(row_total(i, parity)) * row_total(ROWS + i, parity);
     END_TILES
 }
 

@@ -1,5 +1,5 @@
 #version 460
-// y = silu(G x) * (U x) on software devices: eight rows of each a workgroup, with matvec_rows' arithmetic.
+// y = silu(G x) * (U x), with GELU gelu(G x) * (U x), on software devices: eight rows of each a workgroup, with matvec_rows' arithmetic.
 #include "binding.glsl"
 #include "activation.glsl"
 
@@ -43,7 +43,7 @@ void kernel() {
     }
     const float gate = lane_total(gates, lane), up = lane_total(ups, lane);
     const uint row = group * 8u + lane;
-    if (row < rows) y.data[row] = silu(gate) * up;
+    if (row < rows) y.data[row] = ACTIVATE(gate) * up;
 }
 
 #include "main.glsl"

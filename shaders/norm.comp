@@ -1,5 +1,5 @@
 #version 460
-// RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, one workgroup of LANES a token. The squares are summed as
+// RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, or += with ADD, one workgroup of LANES a token. The squares are summed as
 // block_x.glsl does it where a projection norms its own input.
 #include "binding.glsl"
 #include "reduce.glsl"
@@ -8,7 +8,7 @@ layout(local_size_x = LANES) in;
 
 BUFFER(0, readonly, X, float, x)
 BUFFER(1, readonly, Weight, float, weight)
-BUFFER(2, writeonly, Y, float, y)
+BUFFER(2, READWRITE, Y, float, y)
 PUSH_BEGIN
     ADDRESS(X, x)
     ADDRESS(Weight, weight)
@@ -40,7 +40,14 @@ void kernel() {
     }
 #endif
     const float scale = inversesqrt(fma(workgroup_sum(sum), inverse_width, eps));
-    for (uint i = lane; i < width; i += LANES) y.data[base + i] = x.data[base + i] * scale * weight.data[i];
+    for (uint i = lane; i < width; i += LANES) {
+        precise const float normed = x.data[base + i] * scale * weight.data[i];
+#ifdef ADD
+        y.data[base + i] += normed;
+#else
+        y.data[base + i] = normed;
+#endif
+    }
 }
 
 #include "main.glsl"

@@ -218,19 +218,26 @@ class Lowering:
     def _attend(self, node: Node) -> list[Op]:
         q, cache, y = node.args
         b, g = self.b, self.g
-        ranges = self.tokens if self.prefill else -(-self.context_bucket // SPLIT_TOKENS)
+        window = g.windows_tokens[cache]
+        ranges = self.tokens if self.prefill else attended_ranges(self.context_bucket, window)
         groups = (-(-ranges // self._lane_rows), g.heads // (1 if self.prefill else self._heads_a_group), 1)
-        scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale)
+        scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale, window)
         out = y if self.prefill else b.parts
         merged = node.kind == "attend_merged"
         joined = (y, b.arrivals) if merged else (b.sums, b.sums)  # an unmerged kernel touches neither
         buffers: tuple[Slice, ...] = (q, *b.cache.attention[cache], b.state, out)
         if not self.prefill or self.kernels.device.row_kernels:
             buffers += (b.sums, *joined)
-        moved = self.context_bucket * g.kv_size * 4
+        moved = min(self.context_bucket, window or self.context_bucket) * g.kv_size * 4
         ops = [Op(node.name, self._small[node.kind], buffers, scalars, groups, "kv", moved)]
         if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)
             groups = (-(-g.q_size // 64), 1, 1)
-            ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads,), groups, "kv", y.size))
+            ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads, window), groups, "kv", y.size))
         return ops
+
+
+def attended_ranges(bucket: int, window: int) -> int:
+    """How many ranges of SPLIT_TOKENS a decode token sees at most, at a position within ``bucket`` tokens."""
+    ranges = -(-bucket // SPLIT_TOKENS)
+    return min(ranges, -(-(window - 1) // SPLIT_TOKENS) + 1) if window else ranges

@@ -194,9 +194,17 @@ def matmul(
 
 
 def embed(
-    kernels: Kernels, weight: Weight, ids: Slice, y: Slice, tokens: int, *, first: int = 0, name: str = "embed"
+    kernels: Kernels,
+    weight: Weight,
+    ids: Slice,
+    y: Slice,
+    tokens: int,
+    *,
+    scale: float = 1.0,
+    first: int = 0,
+    name: str = "embed",
 ) -> Op:
-    """y[t] = row ids[first + t] of the table: ids uint32, y float32 (tokens, cols)."""
+    """y[t] = scale times row ids[first + t] of the table: ids uint32, y float32 (tokens, cols)."""
     kernel, groups, _, _ = _plan(kernels, weight, "embed")
     rows, cols = weight.rows, weight.cols
     moved = tokens * (weight.bytes // rows + 4 * cols)
@@ -204,19 +212,22 @@ def embed(
         name,
         kernel,
         (weight.quants, weight.scales, ids, y),
-        (rows, cols, first),
+        (rows, cols, first, scale),
         (groups[0], tokens, 1),
         "small",
         moved,
     )
 
 
-def embed_decode(kernels: Kernels, weight: Weight, state: Slice, y: Slice, *, name: str = "embed") -> Op:
-    """y = row state[STATE_TOKEN] of the table: y float32 (cols,)."""
+def embed_decode(
+    kernels: Kernels, weight: Weight, state: Slice, y: Slice, *, scale: float = 1.0, name: str = "embed"
+) -> Op:
+    """y = scale times row state[STATE_TOKEN] of the table: y float32 (cols,)."""
     kernel, groups, _, _ = _plan(kernels, weight, "embed_decode")
     rows, cols = weight.rows, weight.cols
     moved = weight.bytes // rows + 4 * cols
-    return Op(name, kernel, (weight.quants, weight.scales, state, y), (rows, cols, 0), groups, "small", moved)
+    buffers = (weight.quants, weight.scales, state, y)
+    return Op(name, kernel, buffers, (rows, cols, 0, scale), groups, "small", moved)
 
 
 def _plan(

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.program.lower import attend_defines
+from engine.program.lower import SPLIT_TOKENS as SPLIT
+from engine.program.lower import attend_defines, attended_ranges
 from tests.engine.gpu import Gpu
-
-SPLIT = 64
 
 
 @pytest.fixture(scope="module")
@@ -81,33 +80,78 @@ def test_rope_and_store_agree_with_numpy_and_with_each_other(gpu, halves, size, 
         assert (rest == 0xCBCB).all()  # nothing but the tokens' rows was touched
 
 
-def attention(q, k, v, ends, scale) -> np.ndarray:
-    """q (tokens, heads, size), k and v (kv_heads, context, size), float64; token t sees the first ends[t] keys."""
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize(("size", "rotated", "tokens", "position"), [(64, 64, 1, 5), (24, 16, 3, 0), (256, 64, 4, 11)])
+def test_head_norm_rope_and_store_as_one(gpu, halves, size, rotated, tokens, position):
+    rng = np.random.default_rng()
+    heads, kv_heads, context, eps = 5, 2, 32, 1e-2
+    q, k, v = (rng.normal(size=(tokens, n, size)).astype(np.float32) for n in (heads, kv_heads, kv_heads))
+    q[0, 1, 3] = 1e4
+    q_weight, k_weight = (rng.normal(size=size).astype(np.float32) for _ in range(2))
+    weights = [gpu.array(weight) for weight in (q_weight, k_weight)]
+    table = rope_table(context, rotated)
+    tables, state = gpu.array(table.astype(np.float32)), state_at(gpu, position)
+    defines = {"HEAD_DIM": size, "ROTATED": rotated} | ({"ROPE_HALVES": 1} if halves else {})
+    caches = [gpu.poisoned(kv_heads * context * size * 2) for _ in range(4)]
+
+    q1, k1, v1 = gpu.array(q), gpu.array(k), gpu.array(v)
+    for x, values, weight, host in ((q1, q, weights[0], q_weight), (k1, k, weights[1], k_weight)):
+        gpu.dispatch("head_norm", (x, weight), (eps,), (values.shape[1], tokens, 1), {"HEAD_DIM": size})
+        expected = head_norm(values, host, eps)
+        assert np.abs(gpu.read(x).reshape(values.shape) - expected).max() < 1e-5 * np.abs(expected).max()
+    groups = -(-tokens * (heads + kv_heads) * size // 2 // 64)
+    buffers = (q1, k1, v1, tables, *caches[:2], state)
+    gpu.dispatch("rope_store", buffers, (heads, kv_heads, tokens, context), (groups, 1, 1), defines)
+
+    q2 = gpu.array(q)
+    buffers = (q2, gpu.array(k), gpu.array(v), *weights, tables, *caches[2:], state)
+    groups = (heads + kv_heads, tokens, 1)
+    gpu.dispatch("norm_rope_store", buffers, (heads, kv_heads, context, eps), groups, defines)
+    assert np.array_equal(gpu.read(q2), gpu.read(q1))
+    expected = rotate(head_norm(q, q_weight, eps), table, position, rotated, halves)
+    assert np.abs(gpu.read(q2).reshape(q.shape) - expected).max() < 1e-5 * np.abs(expected).max()
+    for separate, fused in zip(caches[:2], caches[2:], strict=True):
+        assert np.array_equal(gpu.read(fused, np.uint16), gpu.read(separate, np.uint16))
+
+
+def head_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    wide = x.astype(np.float64)
+    return wide / np.sqrt((wide**2).mean(-1, keepdims=True) + eps) * weight
+
+
+def attention(q, k, v, seen, scale) -> np.ndarray:
+    """q (tokens, heads, size), k and v (kv_heads, context, size), float64; token t sees the keys seen[t], a slice."""
     tokens, heads, _ = q.shape
     out = np.empty_like(q)
     for t in range(tokens):
         for h in range(heads):
             kv = h // (heads // len(k))
-            scores = k[kv, : ends[t]] @ q[t, h] * scale
+            scores = k[kv, seen[t]] @ q[t, h] * scale
             weights = np.exp(scores - scores.max())
-            out[t, h] = weights @ v[kv, : ends[t]] / weights.sum()
+            out[t, h] = weights @ v[kv, seen[t]] / weights.sum()
     return out
 
 
 @pytest.mark.parametrize(("variant", "shared"), [("attend_rows", 1), ("attend_groups", 1), ("attend_groups", None)])
 @pytest.mark.parametrize(
-    ("size", "heads", "kv_heads", "position"),
-    [(64, 9, 3, 0), (64, 9, 3, 63), (64, 4, 4, 64), (128, 8, 2, 200), (24, 3, 1, 129), (256, 2, 1, 70)],
+    ("size", "heads", "kv_heads", "position", "window"),
+    [
+        *((64, 9, 3, 0, 0), (64, 9, 3, 63, 0), (64, 4, 4, 64, 0), (128, 8, 2, 200, 0), (24, 3, 1, 129, 0)),
+        *((256, 2, 1, 70, 0), (256, 4, 1, 1000, 512), (64, 4, 2, 200, 200), (64, 4, 2, 199, 200), (24, 3, 1, 300, 65)),
+        *((32, 2, 1, 77, 1), (32, 2, 1, 128, 2), (128, 2, 2, 5, 130)),
+    ],
 )
-def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position):
+def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position, window):
     """``shared`` query heads a workgroup; None: all that share a KV head."""
     shared = shared or heads // kv_heads
     rng = np.random.default_rng()
-    context = 256
+    context = 1024
+    first = max(0, position + 1 - window) if window else 0
     q = rng.normal(size=(1, heads, size)).astype(np.float32) * 3
     k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
-    k[:, position + 1 :], v[:, position + 1 :] = np.float16("nan"), np.float16("nan")  # beyond the end: never read
-    splits = context // SPLIT
+    for unseen in (slice(position + 1, None), slice(0, first)):
+        k[:, unseen], v[:, unseen] = np.float16("nan"), np.float16("nan")  # never read
+    splits = attended_ranges(context, window)
     parts, sums = gpu.poisoned(splits * heads * size * 4), gpu.poisoned(splits * heads * 8)
     out, state = gpu.poisoned(heads * size * 4), state_at(gpu, position)
     defines = {"HEAD_DIM": size, "SPLIT": SPLIT}
@@ -119,12 +163,13 @@ def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position)
     gpu.dispatch(
         variant,
         (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, sums, sums),
-        (heads, kv_heads, context, 1, scale),
+        (heads, kv_heads, context, 1, scale, window),
         groups,
         defines | extra,
     )
-    gpu.dispatch("attend_merge", (parts, sums, state, out), (heads,), (-(-heads * size // 64), 1, 1), defines)
-    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), [position + 1], scale)
+    gpu.dispatch("attend_merge", (parts, sums, state, out), (heads, window), (-(-heads * size // 64), 1, 1), defines)
+    seen = [slice(first, position + 1)]
+    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), seen, scale)
     assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
 
     merged, arrivals = gpu.poisoned(heads * size * 4), gpu.array(np.zeros(heads, np.uint32))
@@ -132,7 +177,7 @@ def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position)
         gpu.dispatch(
             variant,
             (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, merged, arrivals),
-            (heads, kv_heads, context, 1, scale),
+            (heads, kv_heads, context, 1, scale, window),
             groups,
             defines | extra | {"MERGE": 1},
         )
@@ -141,14 +186,20 @@ def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position)
 
 @pytest.mark.parametrize("variant", ["attend_rows", "attend_prompt"])
 @pytest.mark.parametrize(
-    ("size", "heads", "kv_heads", "position", "tokens"), [(64, 9, 3, 0, 13), (64, 4, 2, 60, 9), (24, 3, 1, 100, 1)]
+    ("size", "heads", "kv_heads", "position", "tokens", "window"),
+    [
+        *((64, 9, 3, 0, 13, 0), (64, 4, 2, 60, 9, 0), (24, 3, 1, 100, 1, 0), (256, 2, 1, 0, 10, 0)),
+        *((64, 4, 2, 0, 13, 5), (24, 3, 1, 90, 9, 70), (256, 4, 1, 63, 9, 66), (32, 2, 2, 20, 3, 1)),
+    ],
 )
-def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens):
+def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens, window):
     rng = np.random.default_rng()
     context = 128
     q = rng.normal(size=(tokens, heads, size)).astype(np.float32) * 3
     k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
-    k[:, position + tokens :], v[:, position + tokens :] = np.float16("nan"), np.float16("nan")
+    seen = [slice(max(0, end - window) if window else 0, end) for end in range(position + 1, position + tokens + 1)]
+    for unseen in (slice(position + tokens, None), slice(0, seen[0].start)):
+        k[:, unseen], v[:, unseen] = np.float16("nan"), np.float16("nan")
     out, sums = gpu.poisoned(q.nbytes), gpu.poisoned(16)
     defines = {"HEAD_DIM": size, "SPLIT": SPLIT} | ({"PREFILL": 1} if variant == "attend_rows" else {})
     lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
@@ -157,10 +208,9 @@ def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens
     gpu.dispatch(
         variant,
         (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, *unused),
-        (heads, kv_heads, context, tokens, scale),
+        (heads, kv_heads, context, tokens, scale, window),
         (-(-tokens // lanes), heads, 1),
         defines | extra,
     )
-    ends = [position + t + 1 for t in range(tokens)]
-    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), ends, scale)
+    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), seen, scale)
     assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5

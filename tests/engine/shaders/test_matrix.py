@@ -108,6 +108,11 @@ def test_embed(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GG
         state = np.array([7, ids[0]], np.uint32)  # position, token
         result = run(gpu, matrix.embed_decode(kernels, weight, gpu.array(state), y), y)
         np.testing.assert_array_equal(result[:cols], table[ids[0]])
+        scaled = table[ids[0]] * np.float32(25.3)  # Gemma scales its embeddings
+        result = run(gpu, matrix.embed_decode(kernels, weight, gpu.array(state), y, scale=25.3), y)
+        np.testing.assert_array_equal(result[:cols], scaled)
+        result = run(gpu, matrix.embed(kernels, weight, gpu.array(ids), y, 1, scale=25.3), y)
+        np.testing.assert_array_equal(result[:cols], scaled)
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
