@@ -20,8 +20,11 @@ class AttentionCache(NamedTuple):
 class RecurrentState(NamedTuple):
     """One Gated DeltaNet layer's state after the newest token.
 
-    ``conv``: float32 (conv_tokens - 1, conv_size), the newest inputs of the convolution, oldest first.
-    ``delta``: float32 (value_heads, head_size, head_size).
+    ``conv``: float32 (conv_tokens, conv_size), the newest inputs of the convolution as a ring: that of the token at
+    position p is row p % conv_tokens. So a token overwrites the one row that it does not read.
+    ``delta``: float32 (value_heads, head_size, head_size): by key, then value dimension in kernels for software
+    devices, by value, then key dimension in those for GPUs.
+    The token at position 0 reads neither: a state needs no clearing.
     """
 
     conv: Slice

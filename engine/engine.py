@@ -112,7 +112,7 @@ class Engine:
         vulkan = Device(self._instance, build.device, build.binding, row_kernels=build.row_kernels)
         cleanup.callback(vulkan.close)
         self.device = vulkan.info
-        weight_bytes = sum(file.tensors[spec.name].size_bytes for spec in specs)
+        weight_bytes = sum(spec.bytes_of(file.tensors[spec.file_name]) for spec in specs)
         require_room(self.device, geometry, weight_bytes, self.context)
         progress("device", 1, 1)
         self._runtime = Runtime(vulkan, file, model, geometry, specs, self.context, progress, cleanup)

@@ -55,7 +55,7 @@ class Shape:
             present["output.weight"] = _tensor("output.weight", table.shape, self.output)
         geometry = llama.geometry(name, self.metadata(), present)
         for spec in llama.tensors(geometry, present):
-            kind = self.weight if len(spec.shape) == 2 else _T.F32
+            kind = self.weight if spec.uses else _T.F32
             present.setdefault(spec.name, _tensor(spec.name, spec.shape, kind))
         return geometry, present
 

@@ -33,8 +33,8 @@ class DeltaShape:
 
     @property
     def conv_bytes(self) -> int:
-        """A layer's convolution state: float32 (conv_tokens - 1, conv_size)."""
-        return 4 * (self.conv_tokens - 1) * self.conv_size
+        """A layer's convolution state: float32 (conv_tokens, conv_size)."""
+        return 4 * self.conv_tokens * self.conv_size
 
     @property
     def state_bytes(self) -> int:
@@ -60,7 +60,8 @@ class Geometry:
     windows_tokens: tuple[int, ...]  # of each attention layer: how many tokens it sees, its own among them; 0: all
     attention_scale: float  # what a product of query and key is multiplied by
     delta: DeltaShape | None = None
-    extra: tuple[tuple[str, int], ...] = ()  # further activations of the architecture: (name, elements a token)
+    # further activations of the architecture, one after another in memory: (name, elements a token)
+    extra: tuple[tuple[str, int], ...] = ()
 
     @property
     def q_size(self) -> int:

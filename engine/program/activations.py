@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from engine.models.config import Geometry
-from engine.vulkan.memory import Memory
+from engine.vulkan.memory import Memory, Slice
 
 _FLOAT_BYTES = 4
+_ALIGNMENT = 16  # of addresses that kernels take
 
 
 class Activations:
@@ -34,12 +37,17 @@ class Activations:
         self.up = buffers.up.part(0, row * g.ffn)
         self.activated = buffers.activated.part(0, row * g.ffn)
         self.logits = buffers.logits
-        self.extra = {name: buffers.extra[name].part(0, row * size) for name, size in g.extra}
-        # what a stacked projection writes: q and the slices that follow it
-        self.spans = {
-            (id(self.q), 2): self.qkv.part(0, row * (g.q_size + g.kv_size)),
-            (id(self.q), 3): self.qkv,
-        }
+        self.extra, start = {}, 0
+        for name, size in g.extra:
+            self.extra[name] = buffers.extra.part(start, row * size)
+            start += _aligned(row * size)
+        # what a stacked projection writes: the slices that follow one another in memory
+        self.spans: dict[tuple[int, int], Slice] = {}
+        for whole, parts in ((self.qkv, [self.q, self.k, self.v]), (buffers.extra, list(self.extra.values()))):
+            for first, end in combinations(range(len(parts) + 1), 2):
+                start, last = parts[first].offset - whole.offset, parts[end - 1]
+                span = whole.part(start, last.offset + last.size - parts[first].offset)
+                self.spans[id(parts[first]), end - first] = span
 
 
 class ActivationBuffers:
@@ -57,4 +65,8 @@ class ActivationBuffers:
         self.up = memory.allocate(row * g.ffn)
         self.activated = memory.allocate(row * g.ffn)
         self.logits = memory.allocate(_FLOAT_BYTES * g.vocab)
-        self.extra = {name: memory.allocate(row * size) for name, size in g.extra}
+        self.extra = memory.allocate(sum(_aligned(row * size) for _, size in g.extra) or _ALIGNMENT)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +22,22 @@ _FLOAT_BYTES = 4
 _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
 
 
+class Rows(NamedTuple):
+    """Of every ``period`` rows of a tensor in the file the ``count`` from ``first`` on."""
+
+    period: int
+    first: int
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """A tensor a model needs: its name and shape, row-major.
 
-    ``uses`` are what ``engine.program.matrix`` does with it. Tensors with the same ``stack`` are laid out
-    next to each other where their types allow, and ``stacked`` is what it does with all of them at once besides;
-    ``host`` ones stay on the host.
+    ``uses`` are what ``engine.program.matrix`` does with it; without one it is a vector, float32 on the device,
+    whatever its shape. Tensors with the same ``stack`` are laid out next to each other where their types allow, and
+    ``stacked`` is what it does with all of them at once besides; ``host`` ones stay on the host. With ``rows`` the
+    tensor is those rows of the file's tensor ``source``.
     """
 
     name: str
@@ -35,6 +46,24 @@ class TensorSpec:
     stack: str | None = None
     stacked: tuple[Use, ...] = ()
     host: bool = False
+    source: str = ""  # the name in the file where it is another
+    rows: Rows | None = None
+
+    @property
+    def file_name(self) -> str:
+        """The tensor's name in the file."""
+        return self.source or self.name
+
+    @property
+    def file_shape(self) -> tuple[int, ...]:
+        """The tensor's shape in the file."""
+        if self.rows is None:
+            return self.shape
+        return (self.shape[0] // self.rows.count * self.rows.period, *self.shape[1:])
+
+    def bytes_of(self, info: TensorInfo) -> int:
+        """How many of the bytes of the file's tensor are this one's."""
+        return info.size_bytes if self.rows is None else info.size_bytes // self.rows.period * self.rows.count
 
 
 @dataclass(slots=True)
@@ -50,16 +79,17 @@ class Weights:
 def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
     """Raise EngineError naming the first tensor that is missing, has another shape, or an unsupported type."""
     for spec in specs:
-        info = file.tensors.get(spec.name)
+        name, shape = spec.file_name, spec.file_shape
+        info = file.tensors.get(name)
         if info is None:
-            raise EngineError(f"{file.path.name}: tensor {spec.name} is missing")
-        if info.shape != spec.shape:
-            raise EngineError(f"{file.path.name}: tensor {spec.name} is {info.shape}, the header says {spec.shape}")
-        allowed = SUPPORTED_TYPES if len(spec.shape) == 2 else tuple(_VECTOR_TYPES)
+            raise EngineError(f"{file.path.name}: tensor {name} is missing")
+        if info.shape != shape:
+            raise EngineError(f"{file.path.name}: tensor {name} is {info.shape}, the header says {shape}")
+        allowed = SUPPORTED_TYPES if spec.uses else tuple(_VECTOR_TYPES)
         if info.type not in allowed:
             names = ", ".join(kind.name for kind in allowed)
             raise EngineError(
-                f"{file.path.name}: tensor {spec.name} is {info.type.name}, which is not supported; there is {names}"
+                f"{file.path.name}: tensor {name} is {info.type.name}, which is not supported; there is {names}"
             )
 
 
@@ -84,11 +114,11 @@ def load(
     ``progress(done_bytes, total_bytes)`` counts bytes of the file. The host holds one tensor at a time.
     """
     weights = allocate_weights(file.tensors, specs, memory, layout)
-    total = sum(file.tensors[spec.name].size_bytes for spec in specs)
+    total = sum(spec.bytes_of(file.tensors[spec.file_name]) for spec in specs)
     done = 0
     for spec in specs:
         _fill(file, spec, memory, layout, weights)
-        done += file.tensors[spec.name].size_bytes
+        done += spec.bytes_of(file.tensors[spec.file_name])
         progress(done, total)
     memory.flush()
     return weights
@@ -100,8 +130,8 @@ def matrix_uses(
     """(use, type, rows, cols) of every matrix and every stack."""
     uses = []
     for group in stack_groups(tensors, specs):
-        shapes = [spec.shape for spec in group if len(spec.shape) == 2]
-        kind = tensors[group[0].name].type
+        shapes = [spec.shape for spec in group if spec.uses]
+        kind = tensors[group[0].file_name].type
         uses += [(use, kind, *shape) for shape in shapes for use in group[0].uses]
         if len(shapes) > 1:
             rows, cols = sum(shape[0] for shape in shapes), shapes[0][1]
@@ -114,7 +144,7 @@ def stack_groups(tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]) -> 
     group: list[TensorSpec] = []
     for spec in specs:
         last = group[-1] if group else None
-        if last and spec.stack and last.stack == spec.stack and _stackable(tensors[last.name], tensors[spec.name]):
+        if last and spec.stack and last.stack == spec.stack and _stackable(tensors, last, spec):
             group.append(spec)
             continue
         if group:
@@ -124,18 +154,19 @@ def stack_groups(tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]) -> 
         yield group
 
 
-def _stackable(first: TensorInfo, second: TensorInfo) -> bool:
-    return first.type == second.type and first.shape[0] % 8 == 0 and second.shape[0] % 8 == 0
+def _stackable(tensors: Mapping[str, TensorInfo], first: TensorSpec, second: TensorSpec) -> bool:
+    same = tensors[first.file_name].type == tensors[second.file_name].type
+    return same and first.shape[0] % 8 == 0 and second.shape[0] % 8 == 0
 
 
 def _allocate_group(
     tensors: Mapping[str, TensorInfo], group: list[TensorSpec], memory: Memory, layout: Layout, weights: Weights
 ) -> None:
-    if len(group[0].shape) == 1:
+    if not group[0].uses:
         if not group[0].host:
-            weights.vectors[group[0].name] = memory.allocate(group[0].shape[0] * _FLOAT_BYTES, constant=True)
+            weights.vectors[group[0].name] = memory.allocate(prod(group[0].shape) * _FLOAT_BYTES, constant=True)
         return
-    kind = tensors[group[0].name].type
+    kind = tensors[group[0].file_name].type
     sizes = [plane_bytes(kind, spec.shape[0], spec.shape[1], layout) for spec in group]
     whole = [memory.allocate(sum(size[plane] for size in sizes), constant=True) for plane in range(2)]
     members, offsets = [], [0, 0]
@@ -156,8 +187,11 @@ def _weight(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...], plane
 
 
 def _fill(file: GGUFFile, spec: TensorSpec, memory: Memory, layout: Layout, weights: Weights) -> None:
-    data, kind = file.data(spec.name), file.tensors[spec.name].type
-    if len(spec.shape) == 2:
+    data, kind = file.data(spec.file_name), file.tensors[spec.file_name].type
+    if spec.rows is not None:
+        period, first, count = spec.rows
+        data = data.reshape(spec.shape[0] // count, period, -1)[:, first : first + count].reshape(-1)
+    if spec.uses:
         weight = weights.matrices[spec.name]
         quants, scales = repack(data, kind, weight.rows, weight.cols, layout)
         memory.write(weight.quants, quants)

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.errors import EngineError
 from engine.models import llama
+from engine.program.matrix import Use
 from engine.vulkan.unbacked import UnbackedMemory
 from engine.weights.gguf import GGUFFile
-from engine.weights.load import allocate_weights, load
+from engine.weights.load import Rows, TensorSpec, allocate_weights, check_tensors, load
 from engine.weights.repack import LAYOUTS, Layout, repack
 from tests.engine.gpu import Gpu
 
@@ -44,3 +46,27 @@ def test_a_stack_lies_in_one_piece(tiny_path: Path) -> None:
         for before, after in zip((first, *others), others, strict=False):
             assert after.quants.address == before.quants.range[1]
             assert after.scales.address == before.scales.range[1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_of_a_tensor(tiny_path: Path, layout: Layout) -> None:
+    uses: tuple[Use, ...] = ("matvec",)
+    specs = [
+        TensorSpec("even", (32, 64), uses, source="blk.0.attn_q.weight", rows=Rows(16, 0, 8)),
+        TensorSpec("odd", (32, 64), uses, source="blk.0.attn_q.weight", rows=Rows(16, 8, 8)),
+        TensorSpec("blk.0.attn_norm.weight", (64,)),
+    ]
+    counted: list[tuple[int, int]] = []
+    with GGUFFile.open(tiny_path) as file, Gpu() as gpu:
+        check_tensors(file, specs)
+        weights = load(file, specs, gpu.memory, layout, lambda done, total: counted.append((done, total)))
+        info = file.tensors["blk.0.attn_q.weight"]
+        rows = file.data(info.name).reshape(4, 16, -1)
+        for name, first in (("even", 0), ("odd", 8)):
+            planes = repack(rows[:, first : first + 8].reshape(-1), info.type, 32, 64, layout)
+            weight = weights.matrices[name]
+            for held, expected in zip((weight.quants, weight.scales), planes, strict=True):
+                np.testing.assert_array_equal(gpu.read(held, np.uint8), expected)
+        assert counted[-1] == (info.size_bytes + 64 * 4,) * 2
+        with pytest.raises(EngineError, match=r"attn_q.weight is \(64, 64\), the header says \(48, 64\)"):
+            check_tensors(file, [TensorSpec("even", (24, 64), uses, source=info.name, rows=Rows(16, 0, 8))])
