@@ -23,11 +23,11 @@ _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4
 
 
 class Rows(NamedTuple):
-    """Of every ``period`` rows of a tensor in the file the ``count`` from ``first`` on."""
+    """Of every ``period`` rows of a tensor in the file the ``taken`` from ``first`` on."""
 
     period: int
     first: int
-    count: int
+    taken: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class TensorSpec:
         """The tensor's shape in the file."""
         if self.rows is None:
             return self.shape
-        return (self.shape[0] // self.rows.count * self.rows.period, *self.shape[1:])
+        return (self.shape[0] // self.rows.taken * self.rows.period, *self.shape[1:])
 
     def bytes_of(self, info: TensorInfo) -> int:
         """How many of the bytes of the file's tensor are this one's."""
-        return info.size_bytes if self.rows is None else info.size_bytes // self.rows.period * self.rows.count
+        return info.size_bytes if self.rows is None else info.size_bytes // self.rows.period * self.rows.taken
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ def matrix_uses(
     """(use, type, rows, cols) of every matrix and every stack."""
     uses = []
     for group in stack_groups(tensors, specs):
-        shapes = [spec.shape for spec in group if spec.uses]
+        shapes = [(spec.shape[0], spec.shape[1]) for spec in group if spec.uses]
         kind = tensors[group[0].file_name].type
         uses += [(use, kind, *shape) for shape in shapes for use in group[0].uses]
         if len(shapes) > 1:
@@ -189,8 +189,8 @@ def _weight(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...], plane
 def _fill(file: GGUFFile, spec: TensorSpec, memory: Memory, layout: Layout, weights: Weights) -> None:
     data, kind = file.data(spec.file_name), file.tensors[spec.file_name].type
     if spec.rows is not None:
-        period, first, count = spec.rows
-        data = data.reshape(spec.shape[0] // count, period, -1)[:, first : first + count].reshape(-1)
+        period, first, taken = spec.rows
+        data = data.reshape(spec.shape[0] // taken, period, -1)[:, first : first + taken].reshape(-1)
     if spec.uses:
         weight = weights.matrices[spec.name]
         quants, scales = repack(data, kind, weight.rows, weight.cols, layout)
