@@ -102,7 +102,7 @@ class Engine:
         self._session: Session | None = None
         self._closed = False
         self._text = open_text(path, file.metadata, geometry.vocab)
-        self.model = describe_model(file, geometry, self._text.template is not None)
+        self.model = describe_model(file, geometry, self._text.template)
         self.sampling = sampling_defaults(file.metadata)
         self.stop_ids = self._text.stop_ids
 
@@ -170,11 +170,13 @@ class Engine:
         """What the validation layer said so far; empty without it."""
         return self._instance.messages
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def render(self, messages: Sequence[Mapping[str, str]], thinking: bool | None = None) -> list[int]:
         """The ids of a conversation with the generation prompt, by the model's own chat template.
 
-        ``messages``: {"role": "system" | "user" | "assistant", "content": str} each. Raise EngineError where
-        the model has no tokenizer or template, or the template refuses the messages.
+        ``messages``: {"role": "system" | "user" | "assistant", "content": str} each; an assistant's may have its
+        thoughts as "reasoning_content", for the template to keep or leave out. ``thinking`` switches thinking on or
+        off where ``model.thinking`` is not None. Raise EngineError where the model has no tokenizer, template or
+        switch, or the template refuses the messages.
         """
         self._need_tokenizer()
         template = self._text.template
@@ -182,7 +184,7 @@ class Engine:
             if self._text.problem is not None:
                 raise self._text.problem
             raise EngineError(f"{self.model.path.name} has no chat template: use --raw, or an instruct model")
-        return template.render_ids(messages)
+        return template.render_ids(messages, thinking)
 
     def encode(self, text: str) -> list[int]:
         """The ids of plain text, after a begin-of-text token where the model wants one. EngineError if it cannot."""
@@ -199,9 +201,7 @@ class Engine:
         runtime = self._open_runtime()
         if self._session is not None:
             self._session.end("a newer session has taken over the KV cache: prefill that one")
-        self._session = Session(
-            runtime, self._text.tokenizer, self.stop_ids, self._settings, self.context, self.model.vocab_size
-        )
+        self._session = Session(runtime, self._text, self.stop_ids, self._settings, self.context, self.model.vocab_size)
         return self._session
 
     @property

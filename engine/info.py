@@ -12,6 +12,7 @@ import numpy as np
 from engine.decode.sampling import Sampling
 from engine.errors import EngineError
 from engine.models.config import Geometry
+from engine.text.template import ChatTemplate
 from engine.weights.gguf import GGUFFile
 
 
@@ -29,9 +30,10 @@ class ModelInfo:
     vocab_size: int
     layers: int
     can_chat: bool  # a tokenizer and a chat template are present
+    thinking: bool | None  # whether it thinks unless told otherwise; None: its template has no switch for it
 
 
-def describe_model(file: GGUFFile, geometry: Geometry, can_chat: bool) -> ModelInfo:
+def describe_model(file: GGUFFile, geometry: Geometry, template: ChatTemplate | None) -> ModelInfo:
     """ModelInfo of an open file."""
     metadata: Mapping[str, Any] = file.metadata
     sizes: dict[str, int] = {}
@@ -49,7 +51,8 @@ def describe_model(file: GGUFFile, geometry: Geometry, can_chat: bool) -> ModelI
         trained_context=geometry.trained_context,
         vocab_size=geometry.vocab,
         layers=geometry.layers,
-        can_chat=can_chat,
+        can_chat=template is not None,
+        thinking=template.thinking if template is not None else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from time import perf_counter
 from weakref import ref
@@ -21,8 +21,8 @@ from engine.profile.records import TokenTiming
 from engine.profile.timeline import TokenTrace
 from engine.profile.timing import TokenClock
 from engine.runtime import Runtime
-from engine.text.stream import TextStream
-from engine.text.tokenizer import Tokenizer
+from engine.text.model_text import ModelText
+from engine.text.reply_text import Piece, ReplyText
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,19 @@ class PrefillStats:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One generated token. ``text`` may be empty: an incomplete character waits for its other bytes."""
+    """One generated token.
+
+    ``text`` is what it adds to the answer, ``thought`` what it adds to the thoughts before it; both may be empty: an
+    incomplete character waits for its other bytes, and think tags are in neither. ``thinking``: the token is part of
+    a think block, its tags included.
+    """
 
     id: int
     text: str
     timing: TokenTiming
     trace: TokenTrace
+    thought: str = ""
+    thinking: bool = False
 
 
 class Session:
@@ -55,14 +62,14 @@ class Session:
     def __init__(
         self,
         runtime: Runtime,
-        tokenizer: Tokenizer | None,
+        text: ModelText,
         stop_ids: frozenset[int],
         settings: Callable[[], Settings],
         context: int,
         vocab_size: int,
     ) -> None:
         """Not for callers: use ``Engine.session``. ``settings`` is asked before each token."""
-        self._runtime, self._tokenizer, self._stop_ids = runtime, tokenizer, stop_ids
+        self._runtime, self._text, self._stop_ids = runtime, text, stop_ids
         self._settings, self._context, self._vocab_size = settings, context, vocab_size
         self.ids: list[int] = []
         self.prefill_stats = PrefillStats(0, 0, 0.0)
@@ -162,20 +169,21 @@ class Session:
     def _generate(
         self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None
     ) -> Generator[Token, None, None]:
-        stream = TextStream(self._tokenizer) if self._tokenizer else None
-        held: Token | None = None  # its last character is incomplete: only the next token, or the end, tells
+        text = ReplyText(self._text.tokenizer, self._text.think_tags, self.ids) if self._text.tokenizer else None
+        held: Token | None = None  # the end of its text is incomplete: only the next token, or the end, tells
         # closed by name: where this generator is dropped, Python 3.12 leaves an inner one open until it is collected
         with closing(self._steps(sampling, max_tokens, ignore_eos, cancel)) as steps:
             for id, timing, trace in steps:
-                text = stream.push(id) if stream else ""
+                piece = text.push(id) if text else Piece("", "", False)
                 if held is not None:
                     yield held
-                held = Token(id, text, timing, trace)
-                if stream is None or not stream.pending:
+                held = Token(id, piece.text, timing, trace, piece.thought, piece.thinking)
+                if text is None or not text.pending:
                     yield held
                     held = None
-        if held is not None and stream is not None:
-            yield Token(held.id, held.text + stream.flush(), held.timing, held.trace)
+        if held is not None and text is not None:
+            rest = text.flush()
+            yield replace(held, text=held.text + rest.text, thought=held.thought + rest.thought)
 
     def _steps(
         self, sampling: Sampling, max_tokens: int, ignore_eos: bool, cancel: Event | None

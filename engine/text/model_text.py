@@ -10,12 +10,14 @@ from typing import Any
 from engine.errors import EngineError
 from engine.text.stops import stop_ids
 from engine.text.template import ChatTemplate
+from engine.text.template_source import template_source
+from engine.text.thinking import ThinkTags, find_tags
 from engine.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """A model's tokenizer, template and stop ids; ``problem`` says why one of them cannot be used.
+    """A model's tokenizer, template, stop ids and think tags; ``problem`` says why one of them cannot be used.
 
     A model without them, or with broken ones, still takes ids.
     """
@@ -23,6 +25,7 @@ class ModelText:
     tokenizer: Tokenizer | None = None
     template: ChatTemplate | None = None
     stop_ids: frozenset[int] = frozenset()
+    think_tags: ThinkTags | None = None
     problem: EngineError | None = None
 
 
@@ -40,9 +43,12 @@ def open_text(path: Path, metadata: Mapping[str, Any], vocab: int) -> ModelText:
         return ModelText(
             problem=EngineError(f"{path.name}: the tokenizer has {size} tokens, the embedding {vocab} rows")
         )
-    stops = frozenset[int]()
+    stops, tags = frozenset[int](), find_tags(tokenizer, None)
     try:
         stops = stop_ids(tokenizer, metadata, folder)
-        return ModelText(tokenizer, ChatTemplate.from_gguf(metadata, tokenizer), stops)
+        source = template_source(metadata, folder)
+        tags = find_tags(tokenizer, source)
+        template = ChatTemplate(source, tokenizer, tags) if source is not None else None
     except EngineError as error:
-        return ModelText(tokenizer, None, stops, error)
+        return ModelText(tokenizer, None, stops, tags, error)
+    return ModelText(tokenizer, template, stops, tags)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine import FUSION_PASSES, MODES, Cancelled, Engine, EngineError, Sampling
+from engine.text.model_text import ModelText
 from engine.weights.gguf import GGUFFile
 from tests.engine import llama_reference
 from tests.engine.tiny_model import write_tiny_llama
@@ -174,7 +175,7 @@ def test_cancel_keeps_the_tokens_in_flight_and_no_more(engine, mode, in_flight):
     engine.mode, engine.barriers, engine.fusion = mode, "needed", True
     cancel, prompt = threading.Event(), random_ids(4)
     session = engine.session()
-    session._tokenizer = None  # with one, a token may wait for the rest of its last character
+    session._text = ModelText()  # with one, a token may wait for the rest of its last character
     session.prefill(prompt)
     ids = []
     for token in session.generate(GREEDY, 100, ignore_eos=True, cancel=cancel):

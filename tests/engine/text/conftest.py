@@ -47,3 +47,14 @@ def smollm2(smollm2_metadata: dict[str, Any]) -> Tokenizer:
     tokenizer = Tokenizer.from_gguf(smollm2_metadata)
     assert tokenizer is not None
     return tokenizer
+
+
+def tokenizer_with(*added: tuple[str, int], **changes: Any) -> Tokenizer:
+    """The tiny tokenizer with more tokens behind its 320: (spelling, token type) each."""
+    metadata = tiny_metadata(**changes)
+    metadata["tokenizer.ggml.tokens"] += [token for token, _ in added]
+    types = metadata["tokenizer.ggml.token_type"]
+    metadata["tokenizer.ggml.token_type"] = np.append(types, [kind for _, kind in added]).astype(np.int32)
+    tokenizer = Tokenizer.from_gguf(metadata)
+    assert tokenizer is not None
+    return tokenizer

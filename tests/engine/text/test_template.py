@@ -11,6 +11,7 @@ import pytest
 
 from engine.errors import EngineError
 from engine.text.template import ChatTemplate
+from engine.text.template_source import template_source
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.conftest import tiny_metadata
 from tests.engine.tiny_model import CHATML
@@ -24,8 +25,9 @@ def user(content: str) -> list[dict[str, str]]:
 
 
 def test_smollm2_gives_the_reference_prompts(smollm2: Tokenizer, smollm2_metadata: dict[str, Any]) -> None:
-    template = ChatTemplate.from_gguf(smollm2_metadata, smollm2)
-    assert template is not None
+    source = template_source(smollm2_metadata)
+    assert source is not None
+    template = ChatTemplate(source, smollm2)
     for prompt in REFERENCE["prompts"]:
         assert template.render(prompt["messages"]) == prompt["text"]
         assert template.render_ids(prompt["messages"]) == prompt["ids"]
@@ -117,7 +119,8 @@ LANGUAGE = {
     "set block": ("{% set s %}q{{ 1 }}{% endset %}{{ s + s }}", "q1q1"),
     "generation": ("a{% generation %}{{ 'b' }}{% endgeneration %}c", "abc"),
     "eos": ("{{ eos_token }}{{ bos_token }}", "<|im_end|><|im_start|>"),
-    "undefined is false": ("{% if tools is defined or enable_thinking %}x{% else %}y{% endif %}", "y"),
+    "undefined is false": ("{% if date_string is defined or enable_thinking %}x{% else %}y{% endif %}", "y"),
+    "no tools are none": ("{% if tools is not none or documents is not none %}x{% else %}y{% endif %}", "y"),
     "string methods": ("{{ ' a-b '.strip().split('-')[-1].upper() }}{{ messages|length }}", "B1"),
     "filters": (
         "{{ messages|map(attribute='content')|join(',') }}{{ 'x'|indent(2, true) }}{{ '%s!' % 'a' }}",
@@ -199,13 +202,6 @@ def test_a_broken_template_is_refused_when_it_is_loaded(tiny: Tokenizer, source:
     assert "\n" not in str(caught.value)
 
 
-def test_models_without_a_template(tiny: Tokenizer) -> None:
-    assert ChatTemplate.from_gguf({}, tiny) is None
-    assert ChatTemplate.from_gguf({"tokenizer.chat_template": "x"}, None) is None
-    with pytest.raises(EngineError, match="not text"):
-        ChatTemplate.from_gguf({"tokenizer.chat_template": 5}, tiny)
-
-
 WRONG: dict[str, tuple[Any, str]] = {
     "text": ("hello", "messages must be a list, not str"),
     "empty": ([], "no messages"),
@@ -214,6 +210,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no content": ([HELLO[0], {"role": "user"}], "message 1 has no content"),
     "number": ([{"role": "user", "content": 5}], "message 0: content must be text, not int"),
     "none": ([{"role": "user", "content": None}], "message 0: content must be text, not NoneType"),
+    "thoughts": (
+        [{"role": "assistant", "content": "x", "reasoning_content": 5}],
+        "message 0: reasoning_content must be text, not int",
+    ),
     "role": ([{"role": "wizard", "content": "x"}], "role 'wizard' is not one of system, user, assistant"),
 }
 
