@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import gguf
@@ -16,6 +16,14 @@ CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+# As CHATML, but it opens the think block itself unless told not to, and leaves out earlier thoughts.
+THINKING = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'].split('</think>')[-1] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}"
+    "{% if enable_thinking is defined and not enable_thinking %}{{ '\n</think>\n\n' }}{% endif %}{% endif %}"
+)
+THINK_TAGS = ("<think>", "</think>")
 CORPUS = (
     "the cat sat on the mat and then the other cat came in and sat there with the first one; "
     "when they are here we think that this is what there is to see, and nothing more than that. "
@@ -117,6 +125,8 @@ def write_tiny_llama(
     types: Mapping[str, Type] | Type = DEFAULT_TYPES,
     tied: bool = True,
     tokenizer: bool = True,
+    template: str = CHATML,
+    added: Sequence[str] = (),
     theta: float = 1e4,
     eps: float = 1e-5,
     rope_freqs: bool = False,
@@ -125,9 +135,9 @@ def write_tiny_llama(
     """Write a random llama model and return its path.
 
     ``types``: the quantisation of the matrices, by the tensor's short name ("attn_q", "ffn_down", "token_embd",
-    "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight. ``rope_freqs``: with the
-    frequency divisors of Llama 3. ``tensors_a_part``: split into files of so many tensors, the first of which is
-    returned. The same arguments give the same file.
+    "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight. ``added``: user-defined tokens
+    at the end of the vocabulary. ``rope_freqs``: with the frequency divisors of Llama 3. ``tensors_a_part``: split
+    into files of so many tensors, the first of which is returned. The same arguments give the same file.
     """
     rng = np.random.default_rng(seed)
     by_name = types if isinstance(types, Mapping) else {"*": types}
@@ -145,7 +155,7 @@ def write_tiny_llama(
     writer.add_rope_dimension_count(head_size)
     writer.add_vocab_size(vocab)
     if tokenizer:
-        _add_tokenizer(writer, vocab)
+        _add_tokenizer(writer, vocab, template, added)
     else:
         writer.add_tokenizer_model("none")
 
@@ -187,8 +197,10 @@ def write_tiny_llama(
     return first
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
-    tokens, types, merges = tiny_vocabulary(vocab)
+def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int, template: str, added: Sequence[str]) -> None:
+    tokens, types, merges = tiny_vocabulary(vocab - len(added))
+    tokens += added
+    types += [int(gguf.TokenType.USER_DEFINED)] * len(added)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
@@ -197,4 +209,4 @@ def _add_tokenizer(writer: gguf.GGUFWriter, vocab: int) -> None:
     writer.add_bos_token_id(tokens.index("<|im_start|>"))
     writer.add_eos_token_id(tokens.index("<|im_end|>"))
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHATML)
+    writer.add_chat_template(template)
