@@ -27,8 +27,9 @@ from engine.text.model_text import open_text
 from engine.text.tokenizer import Tokenizer
 from engine.vulkan.device import Device
 from engine.vulkan.instance import Instance
-from engine.weights.gguf import GGUFFile
 from engine.weights.load import check_tensors
+from engine.weights.open_model import open_model
+from engine.weights.source import ModelSource
 
 DEFAULT_CONTEXT = 2048
 _GREEDY = pack_step(Sampling(temperature=0.0))
@@ -65,11 +66,15 @@ class Engine:
         barriers: str = "needed",
         progress: Progress | None = None,
         *,
+        quantize: str | None = None,
         binding: str = "addresses",
         validation: bool = False,
         row_kernels: bool | None = None,
     ) -> Self:
-        """Load a GGUF file. ``context`` None takes 2,048 tokens, or the model's own limit if that is less.
+        """Load a GGUF file or a Hugging Face folder.
+
+        ``context`` None takes 2,048 tokens, or the model's own limit if that is less. ``quantize``, one of
+        QUANTISATIONS, is what a folder's matrices become as they are read.
 
         ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count), "weights"
         (bytes) and, at the first start on a device, "fusion". ``binding="descriptors"`` with ``validation`` is
@@ -79,29 +84,29 @@ class Engine:
         """
         with ExitStack() as cleanup:
             build = _Build(device, binding, validation, row_kernels)
-            engine = cls(Path(path), build, context, progress or no_progress, cleanup)
+            file = cleanup.enter_context(open_model(Path(path), quantize))
+            engine = cls(file, build, context, progress or no_progress, cleanup)
             engine.mode, engine.fusion, engine.barriers = mode, fusion, barriers
             engine._cleanup = cleanup.pop_all()
         return engine
 
     def __init__(
         self,
-        path: Path,
+        file: ModelSource,
         build: _Build,
         context: int | None,
         progress: Progress,
         cleanup: ExitStack,
     ) -> None:
         """Not for callers: use ``Engine.open``."""
-        file = cleanup.enter_context(GGUFFile.open(path))
-        model = architecture(path.name, file.metadata.get("general.architecture"))
-        geometry = model.geometry(path.name, file.metadata, file.tensors)
+        model = architecture(file.path.name, file.metadata.get("general.architecture"))
+        geometry = model.geometry(file.path.name, file.metadata, file.tensors)
         specs = model.tensors(geometry, file.tensors)
         check_tensors(file, specs)
         self.context = _context(context, geometry.trained_context)
         self._session: Session | None = None
         self._closed = False
-        self._text = open_text(path, file.metadata, geometry.vocab)
+        self._text = open_text(file.path, file.metadata, geometry.vocab)
         self.model = describe_model(file, geometry, self._text.template)
         self.sampling = sampling_defaults(file.metadata)
         self.stop_ids = self._text.stop_ids

@@ -13,7 +13,7 @@ from engine.decode.sampling import Sampling
 from engine.errors import EngineError
 from engine.models.config import Geometry
 from engine.text.template import ChatTemplate
-from engine.weights.gguf import GGUFFile
+from engine.weights.source import ModelSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ModelInfo:
     thinking: bool | None  # whether it thinks unless told otherwise; None: its template has no switch for it
 
 
-def describe_model(file: GGUFFile, geometry: Geometry, template: ChatTemplate | None) -> ModelInfo:
+def describe_model(file: ModelSource, geometry: Geometry, template: ChatTemplate | None) -> ModelInfo:
     """ModelInfo of an open file."""
     metadata: Mapping[str, Any] = file.metadata
     sizes: dict[str, int] = {}
@@ -42,7 +42,7 @@ def describe_model(file: GGUFFile, geometry: Geometry, template: ChatTemplate | 
         sizes[info.type.name] = sizes.get(info.type.name, 0) + info.size_bytes
         parameters += int(np.prod(info.shape))
     return ModelInfo(
-        name=file.path.stem,  # what people call it; general.name is often a training run's
+        name=file.name,
         path=file.path,
         architecture=str(metadata.get("general.architecture")),
         quantisation=max(sizes, key=lambda kind: sizes[kind]),

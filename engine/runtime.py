@@ -33,8 +33,8 @@ from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Defines, Kernels
-from engine.weights.gguf import GGUFFile
 from engine.weights.load import TensorSpec, load
+from engine.weights.source import ModelSource
 
 _STAMP_EVERY = 16
 
@@ -49,7 +49,7 @@ class Runtime:
     def __init__(
         self,
         device: Device,
-        file: GGUFFile,
+        file: ModelSource,
         model: Architecture,
         geometry: Geometry,
         specs: list[TensorSpec],

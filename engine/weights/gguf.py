@@ -21,12 +21,14 @@ __all__ = ["GGUFFile", "TensorInfo"]
 class GGUFFile:
     """An open GGUF model. ``metadata`` values are int, float, bool, str, list[str] or numpy arrays.
 
-    ``path`` is its file, of a model in parts the first; ``file_bytes`` the size of all of them.
+    ``path`` is its file, of a model in parts the first; ``file_bytes`` the size of all of them. A ModelSource.
     """
 
     def __init__(self, parts: list[_Part]) -> None:
         """Not for callers: use ``GGUFFile.open``."""
         self.path = parts[0].path
+        self.folder = None
+        self.name = self.path.stem  # what people call it; general.name is often a training run's
         self.metadata = parts[0].header[0]
         self.tensors = {name: info for part in parts for name, info in part.header[1].items()}
         self.file_bytes = sum(part.size_bytes for part in parts)

@@ -15,8 +15,9 @@ from engine.errors import EngineError
 from engine.program.matrix import Use, Weight
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Memory, Slice
-from engine.weights.gguf import GGUFFile, TensorInfo
+from engine.weights.gguf_header import TensorInfo
 from engine.weights.repack import SUPPORTED_TYPES, Layout, plane_bytes, repack
+from engine.weights.source import ModelSource
 
 _FLOAT_BYTES = 4
 _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
@@ -76,21 +77,28 @@ class Weights:
     stacks: dict[int, Stack] = field(default_factory=dict)
 
 
-def check_tensors(file: GGUFFile, specs: list[TensorSpec]) -> None:
-    """Raise EngineError naming the first tensor that is missing, has another shape, or an unsupported type."""
+def check_tensors(file: ModelSource, specs: list[TensorSpec]) -> None:
+    """Raise EngineError naming the first tensor that is missing, has another shape, or an unsupported type.
+
+    Of a folder, whose names are all known, also one that the architecture would leave out.
+    """
+    header = "the header" if file.folder is None else "config.json"
     for spec in specs:
         name, shape = spec.file_name, spec.file_shape
         info = file.tensors.get(name)
         if info is None:
             raise EngineError(f"{file.path.name}: tensor {name} is missing")
         if info.shape != shape:
-            raise EngineError(f"{file.path.name}: tensor {name} is {info.shape}, the header says {shape}")
+            raise EngineError(f"{file.path.name}: tensor {info.name} is {info.shape}, {header} says {shape}")
         allowed = SUPPORTED_TYPES if spec.uses else tuple(_VECTOR_TYPES)
         if info.type not in allowed:
             names = ", ".join(kind.name for kind in allowed)
             raise EngineError(
-                f"{file.path.name}: tensor {name} is {info.type.name}, which is not supported; there is {names}"
+                f"{file.path.name}: tensor {info.name} is {info.type.name}, which is not supported; there is {names}"
             )
+    if file.folder is not None and (unused := file.tensors.keys() - {spec.file_name for spec in specs}):
+        name = min(file.tensors[key].name for key in unused)
+        raise EngineError(f"{file.path.name}: tensor {name} has no place in the model that config.json describes")
 
 
 def allocate_weights(
@@ -107,7 +115,7 @@ def allocate_weights(
 
 
 def load(
-    file: GGUFFile, specs: list[TensorSpec], memory: Memory, layout: Layout, progress: Callable[[int, int], None]
+    file: ModelSource, specs: list[TensorSpec], memory: Memory, layout: Layout, progress: Callable[[int, int], None]
 ) -> Weights:
     """Repack every tensor for ``layout`` and copy it to the device.
 
@@ -186,7 +194,7 @@ def _weight(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...], plane
     return Weight(name, kind, rows, cols, planes[0], planes[1], planes[0].size + planes[1].size)
 
 
-def _fill(file: GGUFFile, spec: TensorSpec, memory: Memory, layout: Layout, weights: Weights) -> None:
+def _fill(file: ModelSource, spec: TensorSpec, memory: Memory, layout: Layout, weights: Weights) -> None:
     data, kind = file.data(spec.file_name), file.tensors[spec.file_name].type
     if spec.rows is not None:
         period, first, taken = spec.rows

@@ -1,0 +1,51 @@
+"""Where a model's metadata and tensors come from, whatever the format on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from engine.weights.gguf_header import TensorInfo
+
+
+class ModelSource(Protocol):
+    """An open model, named as GGUF names things; ``engine.weights.open_model`` opens one.
+
+    ``path`` is what the user gave, ``folder`` the same where it is a Hugging Face folder, else None. ``tensors`` is
+    keyed by GGUF's names; an info's own ``name`` is what its file calls it. ``file_bytes`` is the size on disk.
+    """
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def folder(self) -> Path | None: ...
+
+    @property
+    def name(self) -> str:
+        """What people call the model."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]: ...
+
+    @property
+    def file_bytes(self) -> int: ...
+
+    def data(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        """A tensor's bytes as GGUF holds them: (size_bytes,) uint8. EngineError where they cannot be read."""
+
+    def close(self) -> None:
+        """Close the files; arrays that ``data`` gave out stay."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
