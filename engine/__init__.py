@@ -22,12 +22,14 @@ from engine.program.fusion import PASSES as FUSION_PASSES
 from engine.program.schedule import BARRIERS
 from engine.session import PrefillStats, Session, Token
 from engine.vulkan.instance import DeviceInfo, list_devices, set_loader_environment
+from engine.weights.quantise import QUANTISATIONS
 
 __all__ = [
     "BARRIERS",
     "DRY_RUN_SHAPES",
     "FUSION_PASSES",
     "MODES",
+    "QUANTISATIONS",
     "AtomicFile",
     "BubbleReport",
     "Cancelled",

@@ -60,6 +60,7 @@ class EngineNames(EngineName):
 
 MODE = EngineName("mode", "MODES")
 BARRIERS = EngineName("barrier policy", "BARRIERS")
+QUANTISATION = EngineName("quantisation", "QUANTISATIONS")
 
 
 def _note_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -88,7 +89,13 @@ debug_option = click.option(
 )
 
 model_options = compose(
-    click.option("--model", metavar="NAME|FILE", help="A catalogue name or a GGUF file."),
+    click.option("--model", metavar="NAME|PATH", help="A catalogue name, a GGUF file or a Hugging Face folder."),
+    click.option(
+        "--quantize",
+        type=QUANTISATION,
+        help="What a folder's matrices become as they are read [as stored]; without -all, 4 and 5 bits keep q8_0 for "
+        "embedding and output.",
+    ),
     click.option("--device", metavar="INDEX|NAME", help="A device's index or part of its name."),
     debug_option,
 )
@@ -134,7 +141,7 @@ def given(values: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def engine_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of ``Engine.open`` that the user set; the engine's defaults stand for the rest."""
-    return given(values, "device", "context", "mode", "barriers", "fusion")
+    return given(values, "device", "quantize", "context", "mode", "barriers", "fusion")
 
 
 def sampling_overrides(values: dict[str, Any]) -> dict[str, Any]:

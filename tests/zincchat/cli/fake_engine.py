@@ -187,9 +187,11 @@ class FakeEngine:
         fusion: bool = True,
         barriers: str = "needed",
         progress: Any = None,
+        *,
+        quantize: str | None = None,
     ) -> FakeEngine:
         settings = {"device": device, "context": context, "mode": mode, "fusion": fusion, "barriers": barriers}
-        cls.opened.append({"path": path, **settings})
+        cls.opened.append({"path": path, **settings} | ({"quantize": quantize} if quantize else {}))
         if isinstance(device, str) and device.lower() not in DEVICES[1].name.lower():
             raise EngineError(f"no device matches {device!r}; there are {', '.join(item.name for item in DEVICES)}")
         if progress is not None:

@@ -65,6 +65,7 @@ def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
         (["dance"], ["'dance'"]),
         (["--temperature", "0", "bench"], ["--temperature means nothing to 'bench'"]),
         (["--mode", "warp"], ["'warp'"]),
+        (["run", "Hi", "--quantize", "q3_k"], ["unknown quantisation 'q3_k'", "q8_0", "q4_0-all"]),
     ],
 )
 def test_a_wrong_command_line(zincchat: Zincchat, arguments: list[str], parts: list[str]) -> None:
@@ -144,13 +145,9 @@ def test_a_catalogue_model_that_is_not_on_disk(zincchat: Zincchat, default_model
         assert_one_line(zincchat(*arguments), 1, "zincchat models pull smollm2-135m")
 
 
-def test_a_hugging_face_folder_is_not_supported_yet(zincchat: Zincchat, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    assert_one_line(zincchat("run", "Hi", "--model", str(tmp_path)), 1, "Hugging Face", "not supported yet")
-
-
 def test_a_plain_folder_is_no_model(zincchat: Zincchat, data_folder: Path) -> None:
-    assert_one_line(zincchat("run", "Hi", "--model", str(data_folder)), 1, "is a folder")
+    outcome = zincchat("run", "Hi", "--model", str(data_folder))
+    assert_one_line(outcome, 1, "is a folder without a config.json", "Hugging Face model's folder")
 
 
 def test_an_unknown_device(zincchat: Zincchat) -> None:

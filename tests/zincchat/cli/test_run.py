@@ -84,6 +84,17 @@ def test_engine_options_reach_the_engine(zincchat: Zincchat, default_model: Path
     assert FakeEngine.last.closed
 
 
+@pytest.mark.parametrize("command", [["run", "Hi"], ["bench", "--modes", "reuse"], ["trace", "out.json", "Hi"]])
+def test_a_hugging_face_folder_is_quantised_as_said(
+    zincchat: Zincchat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert zincchat(*command, "--model", str(tmp_path), "--quantize", "q4_0-all").code == 0
+    assert FakeEngine.opened[0]["path"] == tmp_path
+    assert FakeEngine.opened[0]["quantize"] == "q4_0-all"
+
+
 def test_unset_sampling_options_are_the_models_own(zincchat: Zincchat) -> None:
     assert zincchat("run", "Hi").code == 0
     assert FakeEngine.last.sampled_with == [MODEL_SAMPLING]
