@@ -5,7 +5,7 @@
 #include "activation.glsl"
 #include "weight_type.glsl"
 
-layout(local_size_x = LANES) in;
+layout(local_size_x = TEAMS * LANES) in;
 
 BUFFER(0, readonly, GateQuants, uvec4, gate_quants)
 BUFFER(1, readonly, GateScales, SCALE_ELEMENT, gate_scales)
@@ -38,8 +38,7 @@ PUSH_END
 
 void kernel() {
     BEGIN_TILES
-        const uint first = tile * ROWS;
-        const uint i = gl_LocalInvocationIndex, row = first + i;
+        const uint i = TEAM_LANE, row = tile * ROWS + i;
         if (i < ROWS && row < rows) y.data[row] = ACTIVATE(row_total(i, parity)) * row_total(ROWS + i, parity);
     END_TILES
 }

@@ -1,6 +1,6 @@
 #version 460
 // The LM head on GPUs with sample_scan.comp at its end: logits, their keys after the repetition penalty (where sampling
-// needs them: not at temperature 0), and each workgroup's largest. matvec_groups' arithmetic. With NORM x is first
+// needs them: not at temperature 0), and each team's largest. matvec_groups' arithmetic. With NORM x is first
 // RMS-normed.
 #include "binding.glsl"
 #include "order.glsl"
@@ -9,7 +9,7 @@
 #include "weight_type.glsl"
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
-layout(local_size_x = LANES) in;
+layout(local_size_x = TEAMS * LANES) in;
 
 BUFFER(0, readonly, Quants, uvec4, quants)
 BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
@@ -46,20 +46,19 @@ PUSH_END
 shared uint history[HISTORY_IDS];
 
 void kernel() {
-    const uint t = gl_LocalInvocationIndex;
-    const uint group = gl_WorkGroupID.x, groups = gl_NumWorkGroups.x;
+    const uint t = gl_LocalInvocationIndex, lane = TEAM_LANE;
+    const uint part = FIRST_TILE(gl_WorkGroupID.x), parts = gl_NumWorkGroups.x * TEAMS;  // one a team
     const float penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
     const bool keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0;
     if (penalty != 1.0) {
-        for (uint i = t; i < HISTORY_IDS; i += LANES) history[i] = state.data[STATE_HISTORY + i];
+        for (uint i = t; i < HISTORY_IDS; i += GROUP) history[i] = state.data[STATE_HISTORY + i];
         barrier();
     }
     uint best_key = 0u, best_id = NO_ID;
     BEGIN_TILES
-        const uint first = tile * ROWS;
-        const uint id = first + t;
-        if (t < ROWS && id < rows) {
-            float logit = row_total(t, parity);
+        const uint id = tile * ROWS + lane;
+        if (lane < ROWS && id < rows) {
+            float logit = row_total(lane, parity);
             y.data[id] = logit;
             if (penalty != 1.0) {
                 bool repeated = false;
@@ -74,17 +73,17 @@ void kernel() {
             }
         }
     END_TILES
-    if (group + 1u == groups) {  // the keys that pad the vocabulary, and a part that pairs the last
+    if (gl_WorkGroupID.x + 1u == gl_NumWorkGroups.x) {  // the keys that pad the vocabulary, and a part that pairs the last
         if (keep_keys) {
-            for (uint id = rows + t; id < padded; id += LANES) scratch.data[id] = KEY_NAN;
+            for (uint id = rows + t; id < padded; id += GROUP) scratch.data[id] = KEY_NAN;
         }
-        if (t < 2u) scratch.data[padded + groups * 2u + t] = t == 0u ? 0u : NO_ID;
+        if (t < 2u) scratch.data[padded + parts * 2u + t] = t == 0u ? 0u : NO_ID;
     }
     const uint top = subgroupMax(best_key);
     best_id = subgroupMin(best_key == top ? best_id : NO_ID);
-    if (t == 0u) {
-        scratch.data[padded + group * 2u] = top;
-        scratch.data[padded + group * 2u + 1u] = best_id;
+    if (lane == 0u) {
+        scratch.data[padded + part * 2u] = top;
+        scratch.data[padded + part * 2u + 1u] = best_id;
     }
 }
 

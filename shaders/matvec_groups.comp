@@ -3,7 +3,7 @@
 #include "binding.glsl"
 #include "weight_type.glsl"
 
-layout(local_size_x = LANES) in;
+layout(local_size_x = TEAMS * LANES) in;
 
 BUFFER(0, readonly, Quants, uvec4, quants)
 BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
@@ -30,7 +30,7 @@ PUSH_END
 #define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
 
 #ifdef ADD
-#define PREFETCH(tile) if (gl_LocalInvocationIndex < ROWS) before = y.data[ROW_OF(tile, gl_LocalInvocationIndex)];
+#define PREFETCH(tile) if (TEAM_LANE < ROWS) before = y.data[ROW_OF(tile, TEAM_LANE)];
 #endif
 #include "row_products.glsl"
 
@@ -39,10 +39,9 @@ void kernel() {
     float before = 0.0;
 #endif
     BEGIN_TILES
-        const uint first = tile * ROWS;
-        const uint row = first + gl_LocalInvocationIndex;
-        if (gl_LocalInvocationIndex < ROWS && row < rows) {
-            const float result = row_total(gl_LocalInvocationIndex, parity);
+        const uint row = tile * ROWS + TEAM_LANE;
+        if (TEAM_LANE < ROWS && row < rows) {
+            const float result = row_total(TEAM_LANE, parity);
 #ifdef ADD
             y.data[row] = before + result;
 #else

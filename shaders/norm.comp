@@ -1,6 +1,7 @@
 #version 460
-// RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, or += with ADD, one workgroup of LANES a token. The squares are summed as
-// block_x.glsl does it where a projection norms its own input.
+// RMS norm: y[t] = x[t] * rsqrt(mean(x[t]^2) + eps) * weight, or += with ADD, one workgroup of LANES a token. On GPUs the
+// squares are summed as block_x.glsl does it where a projection norms its own input: quads (four columns) in a chain, the
+// eight of a block of 32 in a tree, then the BLOCKS blocks over the lanes of a subgroup.
 #include "binding.glsl"
 #include "reduce.glsl"
 
@@ -18,6 +19,29 @@ PUSH_BEGIN
     float eps;
 PUSH_END
 
+#ifndef CPU_DEVICE
+shared float square_sums[BLOCKS];
+
+float quad_square(uint i, uint base) {
+    float sum = 0.0;
+    for (uint c = i; c < min(i + 4u, width); ++c) {
+        const float value = x.data[base + c];
+        sum = fma(value, value, sum);
+    }
+    return sum;
+}
+
+void square_blocks(uint base) {
+    for (uint first = 0u; first < BLOCKS * 8u; first += LANES) {
+        const uint quad = first + gl_LocalInvocationIndex;
+        float sum = quad_square(quad * 4u, base);
+        for (uint m = 1u; m < 8u; m *= 2u) sum += subgroupShuffleXor(sum, m);
+        if (quad % 8u == 0u && quad < BLOCKS * 8u) square_sums[quad / 8u] = sum;
+    }
+    barrier();
+}
+#endif
+
 void kernel() {
     const uint lane = gl_LocalInvocationIndex;
     const uint base = gl_WorkGroupID.x * width;
@@ -27,19 +51,13 @@ void kernel() {
         const float value = x.data[base + i];
         sum = fma(value, value, sum);
     }
+    sum = workgroup_sum(sum);
 #else
-    for (uint chunk = 0; chunk * LANES * 32 < width; ++chunk) {
-        for (uint k = 0; k < 8; ++k) {
-            const uint item = (k & 3u) * LANES + lane;
-            const uint quad = (chunk * LANES + item / 4) * 8 + (k & 4u) + item % 4;
-            for (uint i = quad * 4; i < min(quad * 4 + 4, width); ++i) {
-                const float value = x.data[base + i];
-                sum = fma(value, value, sum);
-            }
-        }
-    }
+    square_blocks(base);
+    for (uint b = lane % SUBGROUP_SIZE; b < BLOCKS; b += SUBGROUP_SIZE) sum += square_sums[b];
+    sum = subgroup_sum(sum);
 #endif
-    const float scale = inversesqrt(fma(workgroup_sum(sum), inverse_width, eps));
+    const float scale = inversesqrt(fma(sum, inverse_width, eps));
     for (uint i = lane; i < width; i += LANES) {
         precise const float normed = x.data[base + i] * scale * weight.data[i];
 #ifdef ADD

@@ -1,6 +1,6 @@
 #version 460
 // The stacked Q, K and V projection on GPUs with rope_store.comp at its end: q is turned and written, k (turned) and v
-// go to the KV cache. matvec_groups' arithmetic; a workgroup takes the ROWS rows of ROWS / 2 pairs of dimensions. With
+// go to the KV cache. matvec_groups' arithmetic; a team takes the ROWS rows of ROWS / 2 pairs of dimensions. With
 // NORM x is first RMS-normed.
 #extension GL_EXT_shader_16bit_storage : require
 #include "binding.glsl"
@@ -8,7 +8,7 @@
 #include "rope.glsl"
 #include "weight_type.glsl"
 
-layout(local_size_x = LANES) in;
+layout(local_size_x = TEAMS * LANES) in;
 
 BUFFER(0, readonly, Quants, uvec4, quants)
 BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
@@ -77,7 +77,7 @@ void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
 #define ROW_OF(tile, i) pair_row(min((tile) * ROWS + (i), rows - 1u))
 
 #define PREFETCH(tile) \
-    if (gl_LocalInvocationIndex < ROWS / 2u) angle = load_angle((tile) * (ROWS / 2u) + gl_LocalInvocationIndex, position);
+    if (TEAM_LANE < ROWS / 2u) angle = load_angle((tile) * (ROWS / 2u) + TEAM_LANE, position);
 #include "row_products.glsl"
 
 void kernel() {
@@ -86,7 +86,7 @@ void kernel() {
     const bool done = state.data[STATE_DONE] != 0u;
     BEGIN_TILES
         const uint first = tile * ROWS;
-        const uint i = gl_LocalInvocationIndex;
+        const uint i = TEAM_LANE;
         if (i < ROWS / 2u && first + 2u * i < rows && !done) {
             store_pair(vec2(row_total(2u * i, parity), row_total(2u * i + 1u, parity)), first / 2u + i, angle, position);
         }

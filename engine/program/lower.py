@@ -11,7 +11,7 @@ from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import Caches, embed, embed_decode, gate_up, matmul, matvec, qkv
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import heads_a_group, lanes
+from engine.program.tuning import attend_lanes, heads_a_group, lanes
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
@@ -41,9 +41,16 @@ def rope_defines(g: Geometry) -> Defines:
     return {"HEAD_DIM": g.head_size, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
 
 
+def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
+    """Defines of norm.comp for vectors of ``width``; ``cpu``: on a software device."""
+    if cpu:
+        return {"LANES": subgroup_size}
+    return {"LANES": lanes(width, subgroup_size), "BLOCKS": -(-width // 32)}
+
+
 def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
     """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE."""
-    lanes = max(64, min(128, 8 * subgroup_size))
+    lanes = attend_lanes(subgroup_size)
     units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
     lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
     return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g.heads, g.kv_heads, g.head_size)}
@@ -64,7 +71,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
     elif prefill:
         attend["PREFILL"] = 1
     return {
-        "norm": _Choice("norm", {"LANES": size if cpu else lanes(g.hidden, size)}),
+        "norm": _Choice("norm", norm_defines(g.hidden, size, cpu)),
         "add": _Choice("add", {}),
         "rope": _Choice("rope", rope),
         "store": _Choice("store_kv", head),

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.op import Op
-from engine.program.tuning import lanes, norm_late, rows_and_groups
+from engine.program.tuning import division, lanes, norm_late, stage_blocks
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.weights.repack import FLOATS, Layout
@@ -176,7 +176,9 @@ def head_keys(
     step, state, scratch, padded = scan
     buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y, step, state, scratch)
     scalars = (*scalars, norm.eps if norm else 0.0, padded)
-    return Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved), groups[0]
+    return Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved), groups[0] * int(
+        kernel.defines["TEAMS"]
+    )
 
 
 def matmul(
@@ -275,9 +277,11 @@ def _choose(
     name = _GROUP_KERNELS[use.removeprefix("norm_")]
     if "NORM" in defines and norm_late(name):
         defines["NORM_LATE"] = 1
-    size = kernels.device.subgroup_size
-    at_once, groups = rows_and_groups(name, type, rows, cols, size)
-    defines |= {"COLS": cols, "LANES": lanes(cols, size), "ROWS": at_once}
+    device = kernels.device
+    size = device.subgroup_size
+    at_once, teams, groups = division(name, type, rows, cols, size, device.most_invocations)
+    stage = stage_blocks(type, cols, size, device.shared_bytes)
+    defines |= {"COLS": cols, "LANES": lanes(cols, size), "TEAMS": teams, "ROWS": at_once, "STAGE_BLOCKS": stage}
     return name, defines, (groups, 1, 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.program.matrix import head_keys
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import MOST_GROUPS
+from engine.program.tuning import MOST_PARTS
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
@@ -16,7 +16,7 @@ _ONE_GROUP = (1, 1, 1)
 def scratch_bytes(vocab: int) -> int:
     """The size of ``sample``'s scratch: a key for each logit, and the largest of each part."""
     padded = _padded(vocab)
-    return padded * 4 + max(padded // 32, MOST_GROUPS) * 8 + 8
+    return padded * 4 + max(padded // 32, MOST_PARTS) * 8 + 8
 
 
 def required_kernels() -> list[tuple[str, Defines, bool]]:

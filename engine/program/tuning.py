@@ -9,15 +9,14 @@ from __future__ import annotations
 from gguf.constants import GGMLQuantizationType as _T
 
 _MOST_LANES = 128
-# what an H200 holds of these kernels at once: four workgroups of 128 a multiprocessor; three where a block and its
-# scales take 32 bytes and the norm's weights are loaded early
-_INVOCATIONS_WANTED = 1 << 16
-_INVOCATIONS_WANTED_WIDE = 3 << 14
-_WIDE = (_T.Q4_K, _T.Q6_K)
-MOST_GROUPS = 4096
-_GROUPS_WANTED = 140  # with fewer tiles, they have fewer rows: each multiprocessor should have one
+_INVOCATIONS_A_GROUP = 512
+_INVOCATIONS_WANTED = 1 << 16  # what an H200 holds of these kernels at once: 512 a multiprocessor
+MOST_PARTS = 4096  # teams of the LM head
+_TEAMS_WANTED = 140  # with fewer tiles, they have fewer rows
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
+_OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
+_ATTEND_LANES = 128
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
@@ -27,24 +26,43 @@ def lanes(cols: int, subgroup_size: int) -> int:
     return min(-(-blocks // subgroup_size), _MOST_LANES // subgroup_size) * subgroup_size
 
 
-def rows_and_groups(kernel: str, kind: _T, rows: int, cols: int, subgroup_size: int) -> tuple[int, int]:
-    """(rows at once, workgroups) of ``kernel`` for a matrix of ``rows`` x ``cols``."""
+def division(
+    kernel: str, kind: _T, rows: int, cols: int, subgroup_size: int, most_invocations: int
+) -> tuple[int, int, int]:
+    """(rows at once, teams a workgroup, workgroups) of ``kernel`` for a matrix of ``rows`` x ``cols``.
+
+    ``most_invocations``: what a workgroup of this device may have.
+    """
     most = min(_ROWS_AT_ONCE.get(kind, _DEFAULT_ROWS), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
     least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
     at_once = max(most, least)
-    while at_once > least and rows // at_once < _GROUPS_WANTED:
+    while at_once > least and rows // at_once < _TEAMS_WANTED:
         at_once //= 2
     tiles = -(-rows // at_once)
-    wide = kind in _WIDE and not norm_late(kernel) and rows > cols
-    invocations = _INVOCATIONS_WANTED_WIDE if wide else _INVOCATIONS_WANTED
-    most_groups = min(invocations // lanes(cols, subgroup_size), MOST_GROUPS)
-    turns = -(-tiles // most_groups)
-    return at_once, -(-tiles // turns)
+    team = lanes(cols, subgroup_size)
+    teams = max(1, min(_INVOCATIONS_A_GROUP, most_invocations) // team)
+    most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
+    turns = -(-tiles // (most_groups * teams))
+    return at_once, teams, -(-tiles // (turns * teams))
+
+
+def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> int:
+    """Blocks of 32 columns of x in a workgroup's ``shared_bytes`` of shared memory at once: all, or whole chunks."""
+    block_bytes = 144 if kind in _ROWS_AT_ONCE else 112  # PITCH of block_x.glsl
+    blocks = -(-cols // 32)
+    most = (shared_bytes - _OTHER_SHARED_BYTES - 4 * blocks) // block_bytes
+    team = lanes(cols, subgroup_size)
+    return blocks if blocks <= most else max(1, most // team) * team
 
 
 def norm_late(kernel: str) -> bool:
     """Whether the norm's weights are loaded after its sum: a wait, but in kernels short of registers a gain."""
     return kernel in ("gate_up_groups", "head_groups")
+
+
+def attend_lanes(subgroup_size: int) -> int:
+    """Invocations a workgroup of decode attention; part of its arithmetic."""
+    return max(64, min(_ATTEND_LANES, 16 * subgroup_size))
 
 
 def heads_a_group(heads: int, kv_heads: int, head_size: int) -> int:

@@ -181,6 +181,8 @@ class Device:
         self.max_allocation_bytes: int = v11.maxMemoryAllocationSize
         self.max_storage_range_bytes: int = limits.maxStorageBufferRange
         self.timestamp_period_ns: float = limits.timestampPeriod
+        self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
+        self.shared_bytes: int = limits.maxComputeSharedMemorySize
         self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
 
     def _choose_family(self) -> tuple[int, int]:

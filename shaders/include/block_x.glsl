@@ -1,95 +1,71 @@
-// How x reaches the invocations of a workgroup: normed if NORM, and as block_products.glsl takes it.
+// How x reaches the lanes of a workgroup: all invocations load it once, norm it (with NORM) and leave it in shared memory
+// as block_products.glsl takes it, STAGE_BLOCKS blocks at a time; each lane then takes the block it multiplies by.
+//
+// An invocation has a quad (four columns) of x at a time, eight neighbours a block; what a block needs of all its quads
+// (sums, the largest) meets in a shuffle-xor tree. So the arithmetic does not depend on how many invocations there are.
+#define STAGES ((BLOCKS + STAGE_BLOCKS - 1u) / STAGE_BLOCKS)
+#define STAGE_TURNS ((min(STAGE_BLOCKS, BLOCKS) * 8u + GROUP - 1u) / GROUP)
+#ifdef PLAIN
+#define PITCH 9u  // vec4s of a block in shared memory, one more than it has: blocks start in different banks
+shared vec4 staged[min(STAGE_BLOCKS, BLOCKS) * PITCH];
+#else
+#define PITCH 7u  // three planes of two ivec4s, then what a block has one of
+shared ivec4 staged[min(STAGE_BLOCKS, BLOCKS) * PITCH];
+#endif
 
-// An invocation loads quads q0 to q7 of a chunk side by side with its neighbours, all at once; they reach the invocation
-// that owns their block through shared memory, half a block at a time.
-uint quad_place_in(uint chunk, uint k) {
-    const uint item = (k & 3u) * LANES + gl_LocalInvocationIndex;
-    return (chunk * LANES + item / 4u) * 8u + (k & 4u) + item % 4u;
-}
-
-vec4 x_quad(uint chunk, uint k) {
-    const uint quad = quad_place_in(chunk, k);
+vec4 x_quad(uint quad) {
     vec4 v = vec4(0.0);
     if (quad < QUADS) v = x.data[quad];
     return v;
 }
 
-vec4 norm_quad(uint chunk, uint k) {
-    const uint quad = quad_place_in(chunk, k);
+// sums over the eight quads of a block: its lower half in the lower four invocations, in the upper four the upper one
+float half_block_sum(float value) {
+    value += subgroupShuffleXor(value, 1u);
+    return value + subgroupShuffleXor(value, 2u);
+}
+float block_sum(float half_sum) { return half_sum + subgroupShuffleXor(half_sum, 4u); }
+
+#ifdef NORM
+// The RMS norm's factor, as norm.comp has it: a sum a block, then the blocks over the lanes of a subgroup.
+shared float square_sums[BLOCKS];
+
+void square_quad(uint item, vec4 v) {
+    const float sum = block_sum(half_block_sum(add_quad(0.0, v, v)));
+    if (item % 8u == 0u && item < BLOCKS * 8u) square_sums[item / 8u] = sum;
+}
+
+float norm_factor() {
+    barrier();
+    float sum = 0.0;
+    for (uint b = gl_LocalInvocationIndex % SUBGROUP_SIZE; b < BLOCKS; b += SUBGROUP_SIZE) sum += square_sums[b];
+    [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) sum += subgroupShuffleXor(sum, m);
+    return inversesqrt(fma(sum, inverse_width, eps));
+}
+
+vec4 norm_quad(uint quad) {
     vec4 v = vec4(0.0);
     if (quad < QUADS) v = norm.data[quad];
     return v;
 }
 
-void stage_quad(uint k, vec4 v) {
-    const uint item = k * LANES + gl_LocalInvocationIndex;
-    staged[item / 4u * PITCH + item % 4u] = v;
+// Rounded twice, as norm.comp does. A compiler may not merge it into a sum that follows; llvmpipe does so even where that
+// is forbidden (`precise`), but not through bits that it does not know (rows < 2^31).
+vec4 scaled(vec4 v, float scale, vec4 weight) {
+    return uintBitsToFloat(floatBitsToUint(v * scale * weight) ^ (rows >> 31));
 }
-
-void stage_half(vec4 a, vec4 b, vec4 c, vec4 d) {
-    stage_quad(0u, a);
-    stage_quad(1u, b);
-    stage_quad(2u, c);
-    stage_quad(3u, d);
-    barrier();
-}
-
-#define DECLARE_QUADS(q) vec4 q##a, q##b, q##c, q##d, q##e, q##f, q##g, q##h;
-#define LOAD_QUADS(q, load, chunk) \
-    q##a = load(chunk, 0u); q##b = load(chunk, 1u); q##c = load(chunk, 2u); q##d = load(chunk, 3u); \
-    q##e = load(chunk, 4u); q##f = load(chunk, 5u); q##g = load(chunk, 6u); q##h = load(chunk, 7u);
-
-// The RMS norm's factor: an invocation sums the squares of its quads in this order, as norm.comp does.
-#define ADD_SQUARES(sum, q) \
-    sum = add_quad(sum, q##a, q##a); sum = add_quad(sum, q##b, q##b); sum = add_quad(sum, q##c, q##c); \
-    sum = add_quad(sum, q##d, q##d); sum = add_quad(sum, q##e, q##e); sum = add_quad(sum, q##f, q##f); \
-    sum = add_quad(sum, q##g, q##g); sum = add_quad(sum, q##h, q##h);
-float norm_factor(float squares) { return inversesqrt(fma(workgroup_sum(squares), inverse_width, eps)); }
-
-// with NORM_LATE the norm's weights are loaded after its sum, which costs a wait and saves registers
-#ifdef NORM_LATE
-#define LOAD_NORM_EARLY
-#define LOAD_NORM_LATE LOAD_NORM(0u)
-#else
-#define LOAD_NORM_EARLY LOAD_NORM(0u)
-#define LOAD_NORM_LATE
 #endif
-#ifdef NORM
-#define DECLARE_NORM DECLARE_QUADS(n_) float norm_scale;
-#define LOAD_NORM(chunk) LOAD_QUADS(n_, norm_quad, chunk)
-#define SCALE_QUAD_BY_NORM(one) q_##one = q_##one * norm_scale * n_##one;
-#define APPLY_NORM \
-    SCALE_QUAD_BY_NORM(a) SCALE_QUAD_BY_NORM(b) SCALE_QUAD_BY_NORM(c) SCALE_QUAD_BY_NORM(d) \
-    SCALE_QUAD_BY_NORM(e) SCALE_QUAD_BY_NORM(f) SCALE_QUAD_BY_NORM(g) SCALE_QUAD_BY_NORM(h)
-#define NORM_OF_ONE_CHUNK { float squares = 0.0; ADD_SQUARES(squares, q_) norm_scale = norm_factor(squares); }
-#define NORM_OF_CHUNKS \
-    { \
-        float squares = 0.0; \
-        for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { LOAD_QUADS(q_, x_quad, chunk) ADD_SQUARES(squares, q_) } \
-        norm_scale = norm_factor(squares); \
-    }
-#else
-#define DECLARE_NORM
-#define LOAD_NORM(chunk)
-#define APPLY_NORM
-#define NORM_OF_ONE_CHUNK
-#define NORM_OF_CHUNKS
-#endif
-
-vec4 own_quad(uint i) { return staged[gl_LocalInvocationIndex * PITCH + i]; }
-float quad_total(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 
 #ifdef PLAIN
+void stage_quad(uint item, vec4 v) { staged[item / 8u * PITCH + item % 8u] = v; }
 #define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7;
-#define TAKE_X \
-    stage_half(q_a, q_b, q_c, q_d); \
-    x0 = own_quad(0u); x1 = own_quad(1u); x2 = own_quad(2u); x3 = own_quad(3u); \
-    barrier(); \
-    stage_half(q_e, q_f, q_g, q_h); \
-    x4 = own_quad(0u); x5 = own_quad(1u); x6 = own_quad(2u); x7 = own_quad(3u);
+#define TAKE_X(at) \
+    { \
+        const uint place = (at) * PITCH; \
+        x0 = staged[place]; x1 = staged[place + 1u]; x2 = staged[place + 2u]; x3 = staged[place + 3u]; \
+        x4 = staged[place + 4u]; x5 = staged[place + 5u]; x6 = staged[place + 6u]; x7 = staged[place + 7u]; \
+    }
 #else
-float quad_top(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
-
 // The planes of a quad of x: round(x * factor), with |x * factor| < 2^22, is x + 256 y + 65536 z.
 ivec3 quad_planes(vec4 v, float factor) {
     // the addition of 1.5 * 2^23 leaves the rounded value in the lowest bits; that of 0x80 a byte makes all bytes unsigned
@@ -103,31 +79,104 @@ ivec3 quad_planes(vec4 v, float factor) {
     return ivec3(bytes ^ 0x80808080u);
 }
 
+float quad_top(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
+
+void stage_quad(uint item, vec4 v) {
+    const float half_total = half_block_sum((v.x + v.y) + (v.z + v.w));
+    const float total = block_sum(half_total);
+    float top = quad_top(v);
+    [[unroll]] for (uint m = 1u; m < 8u; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
+    const uint exponent = clamp(floatBitsToUint(top) >> 23, 22u, 253u);
+    const ivec3 planes = quad_planes(v, uintBitsToFloat((275u - exponent) << 23));
+    const uint quad = item % 8u, place = item / 8u * PITCH;
+    if (item >= min(STAGE_BLOCKS, BLOCKS) * 8u) return;
+    staged[place + quad / 4u][quad % 4u] = planes.x;
+    staged[place + 2u + quad / 4u][quad % 4u] = planes.y;
+    staged[place + 4u + quad / 4u][quad % 4u] = planes.z;
+    if (quad % 4u == 0u) staged[place + 6u][2u + quad / 4u] = floatBitsToInt(half_total);
+    if (quad != 0u) return;
+    // a sum that is no number stays none: told by its bits, since compilers take total - total for 0
+    const bool finite = (floatBitsToUint(total) & 0x7f800000u) != 0x7f800000u;
+    staged[place + 6u].xy = ivec2(floatBitsToInt(total), finite ? int((exponent - 21u) << 23) : 0x7fc00000);
+}
+
 ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, planes); }
 
-#define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; float total, x_scale;
-#define TAKE_X \
+#define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; float total, low_total, high_total, x_scale;
+#define TAKE_X(at) \
     { \
-        stage_half(q_a, q_b, q_c, q_d); \
-        const vec4 v0 = own_quad(0u), v1 = own_quad(1u), v2 = own_quad(2u), v3 = own_quad(3u); \
-        barrier(); \
-        stage_half(q_e, q_f, q_g, q_h); \
-        const vec4 v4 = own_quad(0u), v5 = own_quad(1u), v6 = own_quad(2u), v7 = own_quad(3u); \
-        total = ((quad_total(v0) + quad_total(v1)) + (quad_total(v2) + quad_total(v3))) \
-            + ((quad_total(v4) + quad_total(v5)) + (quad_total(v6) + quad_total(v7))); \
-        const float top = max(max(max(quad_top(v0), quad_top(v1)), max(quad_top(v2), quad_top(v3))), \
-            max(max(quad_top(v4), quad_top(v5)), max(quad_top(v6), quad_top(v7)))); \
-        const uint exponent = clamp(floatBitsToUint(top) >> 23, 22u, 253u); \
-        const float factor = uintBitsToFloat((275u - exponent) << 23); \
-        /* a sum that is no number stays none: told by its bits, since compilers take total - total for 0 */ \
-        const bool finite = (floatBitsToUint(total) & 0x7f800000u) != 0x7f800000u; \
-        x_scale = uintBitsToFloat(finite ? (exponent - 21u) << 23 : 0x7fc00000u); \
-        x0 = quad_planes(v0, factor); x1 = quad_planes(v1, factor); \
-        x2 = quad_planes(v2, factor); x3 = quad_planes(v3, factor); \
-        x4 = quad_planes(v4, factor); x5 = quad_planes(v5, factor); \
-        x6 = quad_planes(v6, factor); x7 = quad_planes(v7, factor); \
+        const uint place = (at) * PITCH; \
+        const ivec4 pa = staged[place], pb = staged[place + 1u], pc = staged[place + 2u]; \
+        const ivec4 pd = staged[place + 3u], pe = staged[place + 4u], pf = staged[place + 5u]; \
+        const vec4 whole = intBitsToFloat(staged[place + 6u]); \
+        total = whole.x; x_scale = whole.y; low_total = whole.z; high_total = whole.w; \
+        x0 = ivec3(pa.x, pc.x, pe.x); x1 = ivec3(pa.y, pc.y, pe.y); \
+        x2 = ivec3(pa.z, pc.z, pe.z); x3 = ivec3(pa.w, pc.w, pe.w); \
+        x4 = ivec3(pb.x, pd.x, pf.x); x5 = ivec3(pb.y, pd.y, pf.y); \
+        x6 = ivec3(pb.z, pd.z, pf.z); x7 = ivec3(pb.w, pd.w, pf.w); \
         low_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x0), x1), x2), x3); \
         high_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x4), x5), x6), x7); \
         if (WEIGHT_TYPE != WEIGHT_Q6_K) low_start += high_start; \
     }
+#endif
+
+// ---- a workgroup's x ----
+
+// with NORM_LATE the norm's weights are loaded after its sum, which costs a wait and saves registers
+#ifdef NORM
+#define DECLARE_NORM vec4 n[STAGE_TURNS]; float norm_scale;
+#define LOAD_NORM \
+    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) n[k] = norm_quad(k * GROUP + gl_LocalInvocationIndex);
+#ifdef NORM_LATE
+#define LOAD_NORM_EARLY
+#define LOAD_NORM_LATE LOAD_NORM
+#else
+#define LOAD_NORM_EARLY LOAD_NORM
+#define LOAD_NORM_LATE
+#endif
+#define NORM_X \
+    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) square_quad(k * GROUP + gl_LocalInvocationIndex, v[k]); \
+    norm_scale = norm_factor(); \
+    LOAD_NORM_LATE \
+    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = scaled(v[k], norm_scale, n[k]);
+#define NORM_OF_STAGES \
+    for (uint item = gl_LocalInvocationIndex; item < STAGES * STAGE_TURNS * GROUP; item += GROUP) square_quad(item, x_quad(item)); \
+    norm_scale = norm_factor();
+#define NORMED(quad) scaled(x_quad(quad), norm_scale, norm_quad(quad))
+#else
+#define DECLARE_NORM
+#define LOAD_NORM_EARLY
+#define NORM_X
+#define NORM_OF_STAGES
+#define NORMED(quad) x_quad(quad)
+#endif
+
+#if (COLS + 31) / 32 <= STAGE_BLOCKS
+// all of x at once, its loads in flight together
+#define PREPARE_X \
+    { \
+        vec4 v[STAGE_TURNS]; \
+        [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex); \
+        LOAD_NORM_EARLY \
+        NORM_X \
+        [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) { \
+            const uint item = k * GROUP + gl_LocalInvocationIndex; \
+            STAGE_GUARD(item) stage_quad(item, v[k]); \
+        } \
+        barrier(); \
+    }
+#define STAGE_X(stage)
+#else
+#define PREPARE_X { NORM_OF_STAGES }
+#define STAGE_X(stage) \
+    barrier(); \
+    for (uint item = gl_LocalInvocationIndex; item < STAGE_TURNS * GROUP; item += GROUP) { \
+        STAGE_GUARD(item) stage_quad(item, NORMED((stage) * STAGE_BLOCKS * 8u + item)); \
+    } \
+    barrier();
+#endif
+#ifdef PLAIN
+#define STAGE_GUARD(item) if (item < min(STAGE_BLOCKS, BLOCKS) * 8u)
+#else
+#define STAGE_GUARD(item)
 #endif

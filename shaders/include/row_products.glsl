@@ -1,23 +1,25 @@
-// Rows on GPUs: LANES invocations share a row of COLS columns, invocation t taking blocks (of 32 columns) t, t + LANES,
+// Rows on GPUs: LANES invocations (a team) share a row of COLS columns, lane t taking blocks (of 32 columns) t, t + LANES,
 // ... in order. The blocks' sums meet in a shuffle-xor tree in each subgroup, then subgroup by subgroup, so a row's
-// arithmetic depends on LANES and COLS alone, never on how many rows a workgroup takes.
+// arithmetic depends on LANES and COLS alone, never on how many rows a team or teams a workgroup has.
 //
-// A workgroup takes a tile of ROWS rows after another, `gl_NumWorkGroups.x` tiles on. Where LANES covers COLS, its x
-// stays in registers, and the next tile is loaded before the products of this one.
+// A workgroup of TEAMS teams makes x ready once (block_x.glsl). Its teams take tiles of ROWS neighbouring rows, one
+// each, and then those `gl_NumWorkGroups.x` workgroups on; the next weights are loaded before the sums of these meet.
 //
-// All is unrolled by hand: no array is indexed by a variable or passed to a function.
+// The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
 // Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 16 and to SUBGROUP_SIZE. They have x
 // (vec4), norm (vec4; the RMS norm's weights, with NORM), and the push constants inverse_width and eps.
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+#define GROUP (TEAMS * LANES)
+#define TEAM (gl_LocalInvocationIndex / LANES)
+#define TEAM_LANE (gl_LocalInvocationIndex % LANES)
 #define BLOCKS ((COLS + 31u) / 32u)
 #define CHUNKS ((BLOCKS + LANES - 1u) / LANES)
 #define QUADS (COLS / 4u)
-#include "reduce.glsl"
-
 #define SUBGROUPS (LANES / SUBGROUP_SIZE)
-#define PITCH 5u  // vec4s of half a block in shared memory, one more than it has: blocks start in different banks
-shared vec4 staged[LANES * PITCH];
-shared float row_parts[2u * SUBGROUPS * SUMS];  // of two tiles in turn
+shared float row_parts[TEAMS * 2u * SUBGROUPS * SUMS];  // of two tiles in turn
 #include "block_products.glsl"
 #include "block_x.glsl"
 
@@ -66,14 +68,14 @@ void store_sum(float sum, uint parity) {
     const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
     [[unroll]] for (uint m = SUBGROUP_SIZE / SUMS / 2u; m > 0u; m /= 2u) sum += subgroupShuffleXor(sum, m);
     if (lane % (SUBGROUP_SIZE / SUMS) == 0u) {
-        const uint subgroup = parity * SUBGROUPS + gl_LocalInvocationIndex / SUBGROUP_SIZE;
+        const uint subgroup = (TEAM * 2u + parity) * SUBGROUPS + TEAM_LANE / SUBGROUP_SIZE;
         row_parts[subgroup * SUMS + lane / (SUBGROUP_SIZE / SUMS)] = sum;
     }
     barrier();
 }
 
 float row_total(uint i, uint parity) {
-    const uint first = parity * SUBGROUPS * SUMS + i;
+    const uint first = (TEAM * 2u + parity) * SUBGROUPS * SUMS + i;
     float total = row_parts[first];
     [[unroll]] for (uint s = 1u; s < SUBGROUPS; ++s) total += row_parts[first + s * SUMS];
     return total;
@@ -81,62 +83,83 @@ float row_total(uint i, uint parity) {
 
 // ---- tiles ----
 // BEGIN_TILES ... END_TILES enclose what is done with the sums of tile `tile`, where row_total(i, parity) is row
-// ROW_OF(tile, i) of tensor i / ROWS. PREFETCH(tile) loads early what they need for that. A lane beyond the last block repeats that one on x = 0.
+// ROW_OF(tile, i) of tensor i / ROWS, for lanes TEAM_LANE of the team. A tile may lie beyond the last row.
+// PREFETCH(tile) loads early what they need for that.
 #ifndef PREFETCH
 #define PREFETCH(tile)
 #endif
 #define TILE_COUNT ((rows + ROWS - 1u) / ROWS)
+#define FIRST_TILE(group) ((group) * TEAMS + TEAM)
+#define BLOCK_OF(chunk) min((chunk) * LANES + TEAM_LANE, BLOCKS - 1u)
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
+// a lane beyond the last block repeats that one for nothing
+#if ((COLS + 31) / 32) % LANES == 0
 #define ADD_ROW(name, i) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
-#if (COLS + 31) / 32 > LANES
-#define BEGIN_TILES \
-    DECLARE_X \
-    DECLARE_QUADS(q_) \
-    DECLARE_NORM \
-    EACH_SUM(DECLARE_ROW) \
-    NORM_OF_CHUNKS \
-    uint parity = 0u; \
-    for (uint tile = gl_WorkGroupID.x; tile < TILE_COUNT; tile += gl_NumWorkGroups.x, parity ^= 1u) { \
-        EACH_SUM(CLEAR_ROW) \
-        PREFETCH(tile) \
-        const uint loaded = tile; \
-        for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
-            const uint block = min(chunk * LANES + gl_LocalInvocationIndex, BLOCKS - 1u); \
-            EACH_SUM(LOAD_ROW) \
-            LOAD_QUADS(q_, x_quad, chunk) \
-            LOAD_NORM(chunk) \
-            APPLY_NORM \
-            barrier(); \
-            TAKE_X \
-            EACH_SUM(ADD_ROW) \
-        } \
-        FOLD_SUMS \
-        store_sum(sum_a, parity);
+#define LANE_HAS_BLOCK(chunk)
 #else
-#define BEGIN_TILES \
+#define ADD_ROW(name, i) sum_##name = has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name;
+#define LANE_HAS_BLOCK(chunk) const bool has_block = (chunk) * LANES + TEAM_LANE < BLOCKS;
+#endif
+
+#define BEGIN_ROWS \
     DECLARE_X \
-    DECLARE_QUADS(q_) \
     DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
-    const uint block = min(gl_LocalInvocationIndex, BLOCKS - 1u); \
-    uint loaded = gl_WorkGroupID.x; \
-    LOAD_QUADS(q_, x_quad, 0u) \
-    LOAD_NORM_EARLY \
+    uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u); \
     EACH_SUM(LOAD_ROW) \
-    NORM_OF_ONE_CHUNK \
-    LOAD_NORM_LATE \
-    APPLY_NORM \
-    TAKE_X \
+    PREPARE_X
+
+#define EACH_TILE \
     uint parity = 0u; \
-    for (uint tile = gl_WorkGroupID.x; tile < TILE_COUNT; tile += gl_NumWorkGroups.x, parity ^= 1u) { \
+    for (uint group = gl_WorkGroupID.x, tile = loaded; group * TEAMS < TILE_COUNT; \
+        group += gl_NumWorkGroups.x, tile = FIRST_TILE(group), parity ^= 1u)
+
+#define LOAD_NEXT_TILE \
+    loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
+    block = BLOCK_OF(0u); \
+    if ((group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT) { EACH_SUM(LOAD_ROW) }
+
+#if (COLS + 31) / 32 <= LANES
+// a lane has one block, whose x stays in registers
+#define BEGIN_TILES \
+    BEGIN_ROWS \
+    TAKE_X(block) \
+    LANE_HAS_BLOCK(0u) \
+    EACH_TILE { \
         PREFETCH(tile) \
         EACH_SUM(CLEAR_ROW) \
         EACH_SUM(ADD_ROW) \
         FOLD_SUMS \
-        loaded = tile + gl_NumWorkGroups.x; \
-        if (loaded < TILE_COUNT) { EACH_SUM(LOAD_ROW) } \
+        LOAD_NEXT_TILE \
         store_sum(sum_a, parity);
+#else
+#define BEGIN_TILES \
+    BEGIN_ROWS \
+    EACH_TILE { \
+        PREFETCH(tile) \
+        EACH_SUM(CLEAR_ROW) \
+        for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
+            STAGE_CHUNK(chunk) \
+            TAKE_X(block - STAGE_START(chunk)) \
+            LANE_HAS_BLOCK(chunk) \
+            EACH_SUM(ADD_ROW) \
+            if (chunk + 1u < CHUNKS) { \
+                block = BLOCK_OF(chunk + 1u); \
+                EACH_SUM(LOAD_ROW) \
+            } \
+        } \
+        FOLD_SUMS \
+        LOAD_NEXT_TILE \
+        store_sum(sum_a, parity);
+#endif
+// where not all of x fits, a stage has whole chunks
+#if (COLS + 31) / 32 <= STAGE_BLOCKS
+#define STAGE_START(chunk) 0u
+#define STAGE_CHUNK(chunk)
+#else
+#define STAGE_START(chunk) ((chunk) * LANES / STAGE_BLOCKS * STAGE_BLOCKS)
+#define STAGE_CHUNK(chunk) if ((chunk) * LANES % STAGE_BLOCKS == 0u) { STAGE_X((chunk) * LANES / STAGE_BLOCKS) }
 #endif
 #define END_TILES }

@@ -10,7 +10,8 @@ import pytest
 
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
-from engine.program import matrix, sample, tuning
+from engine.program import matrix, sample
+from engine.program.lower import norm_defines
 from engine.program.matrix import Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
@@ -43,7 +44,7 @@ def weight_of(gpu: Gpu, random: np.random.Generator, type: T, rows: int, cols: i
 def normed(gpu: Gpu, x: Slice, weight: Slice, cols: int) -> tuple[Op, Slice]:
     """The norm as an op of its own, and where its result goes."""
     y = gpu.poisoned(cols * 4)
-    kernel = gpu.kernels.get("norm", {"LANES": tuning.lanes(cols, gpu.device.subgroup_size)})
+    kernel = gpu.kernels.get("norm", norm_defines(cols, gpu.device.subgroup_size, cpu=False))
     return Op("norm", kernel, (x, weight, y), (cols, 1 / cols, EPS), (1, 1, 1)), y
 
 
@@ -164,8 +165,8 @@ def test_rows_a_group_change_no_bit(
     x = gpu.array(activations(random, cols))
     raw = weight_of(gpu, random, type, rows, cols)
     results = []
-    for chosen in ((1, 37), (4, 10), (8, 5), (2, 3), (8, 1)):
-        monkeypatch.setattr(matrix, "rows_and_groups", lambda *_, chosen=chosen: chosen)
+    for chosen in ((1, 1, 37), (4, 1, 10), (8, 2, 3), (2, 4, 2), (8, 4, 1)):
+        monkeypatch.setattr(matrix, "division", lambda *_, chosen=chosen: chosen)
         weight = Weight("w", type, rows, cols, raw.quants, raw.scales, raw.bytes)
         y = gpu.poisoned(rows * 4 + 64)
         gpu.run(matrix.matvec(gpu.kernels, weight, x, y))
