@@ -13,6 +13,7 @@ from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
 from engine.decode.state import pack_step
 from engine.errors import EngineError
+from engine.footprint import Footprint
 from engine.info import describe_model, sampling_defaults
 from engine.models import architecture
 from engine.profile.bubble_report import BubbleReport
@@ -20,11 +21,12 @@ from engine.profile.instruments import SubmitHint
 from engine.program.fusion import PASSES
 from engine.program.schedule import BARRIERS
 from engine.progress import Progress, no_progress
-from engine.room import require_room
+from engine.room import free_bytes, require_room
 from engine.runtime import Runtime
 from engine.session import Session
 from engine.text.model_text import open_text
 from engine.text.tokenizer import Tokenizer
+from engine.vulkan import budget
 from engine.vulkan.device import Device
 from engine.vulkan.instance import Instance
 from engine.weights.load import check_tensors
@@ -117,8 +119,9 @@ class Engine:
         vulkan = Device(self._instance, build.device, build.binding, row_kernels=build.row_kernels)
         cleanup.callback(vulkan.close)
         self.device = vulkan.info
-        weight_bytes = sum(spec.bytes_of(file.tensors[spec.file_name]) for spec in specs)
-        require_room(self.device, geometry, weight_bytes, self.context)
+        footprint = Footprint(model, geometry, file.metadata, file.tensors, specs, vulkan.row_kernels)
+        room_bytes = free_bytes(vulkan.info, budget.available_bytes(vulkan.physical, vulkan.extensions))
+        require_room(footprint, vulkan.info, room_bytes, self.context, can_quantise=file.path.is_dir())
         progress("device", 1, 1)
         self._runtime = Runtime(vulkan, file, model, geometry, specs, self.context, progress, cleanup)
         self.weight_bytes = self._runtime.weight_bytes

@@ -23,6 +23,7 @@ from engine.weights.gguf import TensorInfo
 from engine.weights.load import TensorSpec, Weights, matrix_uses
 
 _FLOAT_BYTES = 4
+_TABLE_STEP = 16_384  # positions
 
 # the ops that sample into a slot, the position first growing by the number; with a "head_keys" node they compute the
 # logits too
@@ -66,11 +67,15 @@ def allocate_buffers(
 
 
 def _rope_table(memory: Memory, context: int, frequencies: npt.NDArray[np.float64]) -> Slice:
-    angles = np.arange(context, dtype=np.float64)[:, None] * frequencies[None, :]
-    table = np.stack((np.cos(angles), np.sin(angles)), axis=-1).astype(np.float32)
-    found = memory.allocate(table.nbytes, constant=True)
-    memory.write(found, table)
-    return found
+    """Cosine and sine by position: float32 (context, rotated / 2, 2), made a piece at a time."""
+    row_bytes = frequencies.size * 2 * _FLOAT_BYTES
+    table = memory.allocate(context * row_bytes, constant=True)
+    for start in range(0, context if memory.backed else 0, _TABLE_STEP):
+        positions = np.arange(start, min(start + _TABLE_STEP, context), dtype=np.float64)
+        angles = positions[:, None] * frequencies[None, :]
+        rows = np.stack((np.cos(angles), np.sin(angles)), axis=-1).astype(np.float32)
+        memory.write(table.part(start * row_bytes, rows.nbytes), rows)
+    return table
 
 
 def sampler(memory: Memory, kernels: Kernels, vocab: int, activations: Activations, buffers: Buffers) -> Sampler:

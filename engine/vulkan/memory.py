@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError
+from engine.vulkan import budget
 from engine.vulkan.api import NULL, UINT64_MAX, VulkanError, check, ffi, lib
 from engine.vulkan.device import Device
 from engine.vulkan.staging import Staging
@@ -52,7 +53,7 @@ class Slice:
         return np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(self.pointer))
 
 
-class _Block:
+class Block:
     def __init__(self, buffer: Any, memory: Any, size: int, address: int, pointer: int | None) -> None:
         self.buffer, self.memory, self.size = buffer, memory, size
         self.address, self.pointer, self.used = address, pointer, 0
@@ -62,13 +63,15 @@ class Memory:
     """Everything the engine allocates on one device; freed together by ``close``.
 
     Kinds: "device" (fast for kernels), "upload" (host writes, kernels read), "readback" (kernels write,
-    host reads). ``allocated_bytes`` counts the Vulkan allocations.
+    host reads). ``allocated_bytes`` counts the Vulkan allocations; ``backed`` is False where there are none.
     """
+
+    backed = True
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.allocated_bytes = 0
-        self._blocks: dict[tuple[str, bool], list[_Block]] = {}
+        self._blocks: dict[tuple[str, bool], list[Block]] = {}
         properties = ffi.new("VkPhysicalDeviceMemoryProperties*")
         lib.vkGetPhysicalDeviceMemoryProperties(device.physical, properties)
         self._types = [properties.memoryTypes[i].propertyFlags for i in range(properties.memoryTypeCount)]
@@ -99,17 +102,7 @@ class Memory:
 
     def available_bytes(self) -> int | None:
         """What the driver says is left of the largest device-local heap; None where it does not say."""
-        if "VK_EXT_memory_budget" not in self.device.extensions:
-            return None
-        budget = ffi.new("VkPhysicalDeviceMemoryBudgetPropertiesEXT*", {"sType": 1000237000})
-        properties = ffi.new("VkPhysicalDeviceMemoryProperties2*", {"sType": 1000059006, "pNext": budget})
-        lib.vkGetPhysicalDeviceMemoryProperties2(self.device.physical, properties)
-        heaps = properties.memoryProperties
-        local = [i for i in range(heaps.memoryHeapCount) if heaps.memoryHeaps[i].flags & 1]
-        if not local:
-            return None
-        heap = max(local, key=lambda i: heaps.memoryHeaps[i].size)
-        return max(int(budget.heapBudget[heap]) - int(budget.heapUsage[heap]), 0)
+        return budget.available_bytes(self.device.physical, self.device.extensions)
 
     def write(self, target: Slice, data: npt.NDArray[Any]) -> None:
         """Copy an array's bytes into a slice; blocks until the bytes left ``data`` (not until they arrived)."""
@@ -146,7 +139,7 @@ class Memory:
                 self._free(block)
         self._blocks.clear()
 
-    def _free(self, block: _Block) -> None:
+    def _free(self, block: Block) -> None:
         lib.vkDestroyBuffer(self.device.handle, block.buffer, NULL)
         lib.vkFreeMemory(self.device.handle, block.memory, NULL)
         self.allocated_bytes -= block.size
@@ -165,7 +158,7 @@ class Memory:
                     return index
         raise EngineError(f"{self.device.info.name} has no memory type for {kind} buffers")
 
-    def _new_block(self, size: int, needed: int, kind: str) -> _Block:
+    def _new_block(self, size: int, needed: int, kind: str) -> Block:
         try:
             return self._create_block(size, kind)
         except VulkanError as error:
@@ -178,7 +171,7 @@ class Memory:
                 "take a smaller model, a smaller --context or another --device"
             ) from error
 
-    def _create_block(self, size: int, kind: str) -> _Block:
+    def _create_block(self, size: int, kind: str) -> Block:
         handle = self.device.handle
         create = ffi.new("VkBufferCreateInfo*", {"sType": 12, "size": size, "usage": _USAGE})
         buffer = ffi.new("VkBuffer*")
@@ -205,4 +198,4 @@ class Memory:
         address_info = ffi.new("VkBufferDeviceAddressInfo*", {"sType": 1000244001, "buffer": buffer[0]})
         address = lib.vkGetBufferDeviceAddress(handle, address_info)
         self.allocated_bytes += size
-        return _Block(buffer[0], memory[0], size, int(address), pointer)
+        return Block(buffer[0], memory[0], size, int(address), pointer)

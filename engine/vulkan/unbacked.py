@@ -16,6 +16,8 @@ _FIRST_ADDRESS = 1 << 40
 class UnbackedMemory(Memory):
     """Hands out slices that lie apart like real ones, and allocates nothing: a model of any size fits."""
 
+    backed = False
+
     def __init__(self, device: Device) -> None:
         """Nothing is asked of ``device``."""
         self.device = device

@@ -1,42 +1,130 @@
-"""Memory is asked for only where there is enough."""
+"""Memory is asked for only where there is enough, and the refusal says what would fit."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from gguf import GGMLQuantizationType as Type
 
-from engine import DeviceInfo, Engine, EngineError
-from engine.models.config import Geometry
-from engine.room import require_room
+from engine import DeviceInfo, Engine, EngineError, host_memory
+from engine.footprint import _SPARE_BYTES, Footprint
+from engine.models import llama
+from engine.room import SMALLEST_CONTEXT, free_bytes, require_room
+from engine.weights.gguf import GGUFFile
 from tests.engine.tiny_model import write_tiny_llama
 
-GEOMETRY = Geometry(
-    layers=2, hidden=64, heads=4, kv_heads=2, head_size=16, rotated=16, rope_halves=False, ffn=96, vocab=320,
-    eps=1e-5, trained_context=2048, windows_tokens=(0, 0), attention_scale=0.25,
-)  # fmt: skip
-TOKEN_BYTES = 2 * 2 * 32 * 2 + 16 * 4  # layers, K and V, elements, float16; and a row of the RoPE table
+GB = 10**9
 
 
-def device(kind: str, memory_bytes: int) -> DeviceInfo:
+def device(kind: str = "discrete", memory_bytes: int = 8 * GB) -> DeviceInfo:
     return DeviceInfo(index=0, name="Card", kind=kind, driver="", api_version="1.3.0", memory_bytes=memory_bytes)
 
 
+def footprint(path: Path, row_kernels: bool = False) -> Footprint:
+    with GGUFFile.open(path) as file:
+        geometry = llama.geometry(path.name, file.metadata, file.tensors)
+        specs = llama.tensors(geometry, file.tensors)
+        return Footprint(llama, geometry, file.metadata, file.tensors, specs, row_kernels)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Footprint:
+    """About 73 million parameters in float16; 64 kB of KV cache a token."""
+    path = tmp_path_factory.mktemp("model") / "m.gguf"
+    write_tiny_llama(
+        path, layers=8, hidden=1024, heads=8, kv_heads=8, ffn=1024, context=1 << 20, types=Type.F16, vocab=1000
+    )
+    return footprint(path)
+
+
+@pytest.mark.parametrize("row_kernels", [True, False])
+@pytest.mark.parametrize("context", [64, 9000])
+def test_the_footprint_is_what_an_engine_allocates(tmp_path: Path, row_kernels: bool, context: int) -> None:
+    path = write_tiny_llama(tmp_path / "m.gguf", layers=3, hidden=512, heads=8, kv_heads=8, ffn=512, context=9000)
+    with Engine.open(path, context=context, row_kernels=row_kernels) as engine:
+        allocated_bytes = engine.device_bytes
+    counted_bytes = footprint(path, row_kernels).bytes_for(context)
+    assert allocated_bytes <= counted_bytes <= allocated_bytes + _SPARE_BYTES
+
+
+def test_the_footprint_of_the_weights(model: Footprint) -> None:
+    assert model.parameters == 8 * (6 * 1024 * 1024 + 1024 * 1024 + 2 * 1024) + 1000 * 1024 + 1024
+    assert 2 * model.parameters <= model.weight_bytes <= 2 * model.parameters + (64 << 20)
+
+
+def test_the_last_byte_counts(model: Footprint) -> None:
+    needed = model.bytes_for(20_000)
+    require_room(model, device(), needed, 20_000)
+    with pytest.raises(EngineError, match="out of memory"):
+        require_room(model, device(), needed - 1, 20_000)
+
+
+def test_a_context_that_is_too_large_names_the_largest(model: Footprint) -> None:
+    have = model.bytes_for(10_000)
+    with pytest.raises(EngineError) as caught:
+        require_room(model, device(), have, 100_000)
+    message = str(caught.value)
+    match = re.fullmatch(
+        r"out of memory: Card has \d\.\d GB free, and the weights take 0\.1 GB and a context of 100,000 tokens "
+        r"\d\.\d GB more: take --context (\d+) or less",
+        message,
+    )
+    assert match, message
+    advised = int(match[1])
+    assert advised > 10_000 - 64 and model.bytes_for(advised) <= have < model.bytes_for(advised + 2048)
+    require_room(model, device(), have, advised)
+
+
 @pytest.mark.parametrize(
-    ("kind", "heap_bytes", "free_bytes"),
-    [("discrete", 1000 + 10 * TOKEN_BYTES, 0), ("cpu", 10**12, 1000 + 10 * TOKEN_BYTES),
-     ("integrated", 0, 1000 + 10 * TOKEN_BYTES), ("integrated", 1000 + 10 * TOKEN_BYTES, 0)],
-)  # fmt: skip
-def test_the_last_byte_counts(kind: str, heap_bytes: int, free_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free_bytes))
-    require_room(device(kind, heap_bytes), GEOMETRY, 1000, 10)
-    with pytest.raises(EngineError, match=r"out of memory: a context of 10 tokens .* smaller --context"):
-        require_room(device(kind, heap_bytes), GEOMETRY, 1001, 10)
+    ("bytes_a_weight", "can_quantise", "expected"),
+    [
+        (1.2, False, r"take its Q8_0 version \(about \d+ MB\)"),
+        (0.62, False, r"take its Q4_K_M version \(about \d+ MB\)"),
+        (0.41, False, r"take its Q2_K version"),
+        (0.1, False, r"no quantisation of it fits \(Q2_K is about \d+ MB\): take a smaller model or another --device"),
+        (1.2, True, r"take --quantize q8_0 \(about \d+ MB\)"),
+        (0.62, True, r"take --quantize q4_0"),
+        (0.41, True, r"no quantisation of it fits \(q4_0 is about"),
+    ],
+)
+def test_weights_that_are_too_large_name_the_quantisation_that_fits(
+    model: Footprint, bytes_a_weight: float, can_quantise: bool, expected: str
+) -> None:
+    rest = model.bytes_for(SMALLEST_CONTEXT) - model.weight_bytes
+    have = rest + int(bytes_a_weight * model.parameters)
+    with pytest.raises(EngineError, match=expected) as caught:
+        require_room(model, device(), have, 2048, can_quantise)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_context_that_no_machine_holds_is_refused_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "heap", "budget", "free", "expected"),
+    [
+        ("discrete", 8, None, 0, 8),
+        ("discrete", 8, 5, 0, 5),
+        ("integrated", 2, None, 6, 6),
+        ("integrated", 8, None, 6, 8),
+        ("integrated", 2, 5, 6, 5),
+        ("cpu", 2, 1, 6, 6),
+    ],
+)
+def test_what_is_free(
+    kind: str, heap: int, budget: int | None, free: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: free)
+    assert free_bytes(device(kind, heap), budget) == expected
+
+
+def test_an_engine_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_tiny_llama(tmp_path / "model.gguf", context=2**24, layers=16, hidden=1024, heads=4, kv_heads=4, ffn=32)
-    with pytest.raises(EngineError, match="out of memory: a context of 16,777,216 tokens takes 1,"):
+    with pytest.raises(
+        EngineError, match=r"a context of 16,777,216 tokens 1,\d\d\d\.\d GB more: take --context \d+ or"
+    ):
         Engine.open(path, context=2**24)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
+    with pytest.raises(EngineError, match="no quantisation of it fits"):
+        Engine.open(path, context=256, device="llvmpipe")
