@@ -23,7 +23,7 @@ _SPARE_BYTES = 64 << 20
 class Footprint:
     """Device memory of one model: ``weight_bytes`` as they lie there, ``bytes_for(context)`` in all.
 
-    ``parameters`` counts the elements of its tensors.
+    ``parameters`` counts the elements of its tensors, ``layer_parameters`` those of its layers' tensors.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Footprint:
         self._chunk_tokens = chunk_tokens(row_kernels)
         self.weight_bytes = self._weights.device_bytes
         self.parameters = sum(math.prod(spec.shape) for spec in specs)
+        self.layer_parameters = sum(math.prod(spec.shape) for spec in specs if spec.name.startswith("blk."))
 
     def bytes_for(self, context: int) -> int:
         """Device memory, with all that goes with ``context`` tokens."""

@@ -15,8 +15,8 @@ _STEP = 64  # an advised context is a multiple of so many tokens
 
 # Bits a weight of whole models, as llama.cpp's quantize names and states them for Llama 3.1 8B.
 _GGUF_BITS = (("Q8_0", 8.50), ("Q6_K", 6.56), ("Q5_K_M", 5.70), ("Q4_K_M", 4.89), ("Q3_K_M", 4.01), ("Q2_K", 3.16))
-# Those that a folder of safetensors can be quantised to while it is loaded.
-_LOAD_BITS = (("q8_0", 8.50), ("q4_0", 4.50))
+# What a folder of safetensors can be quantised to while it is loaded: bits of a layer's weights, of the others.
+_LOAD_BITS = (("q8_0", 8.5, 8.5), ("q5_0", 5.5, 8.5), ("q4_0", 4.5, 8.5), ("q4_0-all", 4.5, 4.5))
 
 
 def free_bytes(device: DeviceInfo, budget_bytes: int | None) -> int:
@@ -61,8 +61,9 @@ def require_room(
 def _smaller(footprint: Footprint, have_bytes: int, context: int, can_quantise: bool) -> str:
     """The quantisation that would fit with ``context`` tokens, or that none does."""
     left_bytes = have_bytes - (footprint.bytes_for(context) - footprint.weight_bytes)
-    bits = _LOAD_BITS if can_quantise else _GGUF_BITS
-    sizes = [(name, int(footprint.parameters * each / 8)) for name, each in bits]
+    layers, others = footprint.layer_parameters, footprint.parameters - footprint.layer_parameters
+    bits = _LOAD_BITS if can_quantise else [(name, each, each) for name, each in _GGUF_BITS]
+    sizes = [(name, int(layers * inside + others * outside) // 8) for name, inside, outside in bits]
     for name, size in sizes:
         if size <= left_bytes and size < footprint.weight_bytes:
             taken = f"--quantize {name}" if can_quantise else f"its {name} version"

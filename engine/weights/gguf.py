@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.errors import EngineError
 from engine.weights.gguf_header import HeaderParser, TensorInfo
-from engine.weights.gguf_split import Header, part_paths, require_one_model
+from engine.weights.gguf_split import Header, part_paths, require_one_model, whole_name
 
 __all__ = ["GGUFFile", "TensorInfo"]
 
@@ -28,7 +28,7 @@ class GGUFFile:
         """Not for callers: use ``GGUFFile.open``."""
         self.path = parts[0].path
         self.folder = None
-        self.name = self.path.stem  # what people call it; general.name is often a training run's
+        self.name = whole_name(self.path)  # what people call it; general.name is often a training run's
         self.metadata = parts[0].header[0]
         self.tensors = {name: info for part in parts for name, info in part.header[1].items()}
         self.file_bytes = sum(part.size_bytes for part in parts)

@@ -54,6 +54,12 @@ def part_paths(path: Path, metadata: Mapping[str, Any]) -> list[Path]:
     return paths
 
 
+def whole_name(path: Path) -> str:
+    """The file's name without its ending, nor a part's number."""
+    match = _NAME.fullmatch(path.name)
+    return path.stem if match is None else match["stem"]
+
+
 def require_one_model(paths: Sequence[Path], headers: Sequence[Header]) -> None:
     """Raise EngineError, naming the part at fault, unless the parts' headers make up one model."""
     metadata, count = headers[0][0], len(paths)

@@ -88,7 +88,7 @@ def test_a_context_that_is_too_large_names_the_largest(model: Footprint) -> None
         (0.1, False, r"no quantisation of it fits \(Q2_K is about \d+ MB\): take a smaller model or another --device"),
         (1.2, True, r"take --quantize q8_0 \(about \d+ MB\)"),
         (0.62, True, r"take --quantize q4_0"),
-        (0.41, True, r"no quantisation of it fits \(q4_0 is about"),
+        (0.41, True, r"no quantisation of it fits \(q4_0-all is about"),
     ],
 )
 def test_weights_that_are_too_large_name_the_quantisation_that_fits(
