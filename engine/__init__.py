@@ -9,10 +9,11 @@ from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
 from engine.info import ModelInfo
 from engine.profile.article import PieceRow, RemedyRow, RunMedians, RunSettings, piece_rows, remedy_rows
-from engine.profile.bubble_report import BubbleReport, starved_us, unexplained_us
+from engine.profile.bubble_report import BubbleReport, starved_us
 from engine.profile.chrome_trace import chrome_trace
 from engine.profile.export import export_suffix, export_text
 from engine.profile.instruments import SubmitHint
+from engine.profile.interleave import median_error
 from engine.profile.native_record import native_record_us
 from engine.profile.records import TokenTiming
 from engine.profile.timeline import KernelSpan, TokenTrace
@@ -60,11 +61,11 @@ __all__ = [
     "floor_fraction",
     "floor_tok_s",
     "list_devices",
+    "median_error",
     "native_record_us",
     "piece_rows",
     "remedy_rows",
     "set_loader_environment",
     "starved_us",
-    "unexplained_us",
     "verdict",
 ]

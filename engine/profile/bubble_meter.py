@@ -1,19 +1,21 @@
 """The bubble meter: how long no kernel of a decode program runs, by the kernels' own clock and between two bounds.
 
-Four programs besides the clean one and its stamped twin give the bounds, which need no clock in the kernels:
+Three programs besides the clean one and its stamped twin give the bounds, which need no clock in the kernels:
 
-    empty            one workgroup of the null twin: what any submission takes between its two timestamps
-    null chain       of the null twin one workgroup for each barrier
-    null unordered   the null twin, all workgroups, without barriers
-    unordered        the clean program without barriers
+    empty        one workgroup of the null twin: what any submission takes between its two timestamps
+    null chain   of the null twin one workgroup for each barrier
+    doubled      the clean program, every dispatch with each of its workgroups twice
 
 Below: a barrier makes the GPU drain and start again, in the null chain as in the token, so the bubbles are at least
 null chain - empty. (The whole null twin is no bound: launching its many workgroups, and its dispatches that have no
 barrier before them, is time that the token spends while other kernels run.)
-Above: kernels that may overlap occupy the GPU no longer in all than the same kernels in order do, so bubbles are at
-most clean - unordered + what is idle in unordered; and that is at most what launching takes with nothing to hide
-behind, null unordered - empty. (clean - unordered alone is no bound: a software device runs dispatches one after
-another with or without barriers, and leaves gaps between them either way.)
+Above: a dispatch with twice the workgroups does its work again, within the same launch and behind the same barrier. It
+takes longer by at most the time the kernel took: workgroups that run again need no longer than they did at first. So
+kernels run for at least doubled - clean, and bubbles are at most the rest of the token, clean - (doubled - clean).
+
+Two more programs are there to be seen: `null`, the whole null twin, and `unordered`, the clean program without its
+barriers. clean - unordered is no bound: a software device runs dispatches one after another with or without barriers,
+and leaves gaps between them either way.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import replace
 
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_report import BubbleReport
-from engine.profile.interleave import interleaved, median_error, run_us
+from engine.profile.interleave import Rounds, interleaved, median_error, run_us
 from engine.profile.kernel_clock import KernelClock
 from engine.profile.stamps import Stamps, account, span_us
 from engine.program.op import PIECES, Op
@@ -34,8 +36,8 @@ from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
 _RETURN_AT_ONCE = bytes(8)  # the null twin's stamp address
-ROUNDS = (4, 16, 2.0)
-FEW_ROUNDS = (2, 4, 0.2)  # between two tokens of a reply
+ROUNDS = Rounds(4, 16, 2.0, warm_up_seconds=0.2)
+FEW_ROUNDS = Rounds(2, 4, 0.2)  # between two tokens of a reply, whose clocks are up
 
 
 class BubbleMeter:
@@ -52,7 +54,7 @@ class BubbleMeter:
         position: int,
         settings: Settings,
         queued_gap_us: float,
-        rounds: tuple[int, int, float] = ROUNDS,
+        rounds: Rounds = ROUNDS,
     ) -> BubbleReport:
         """Medians of ``rounds`` of ABBA runs; ``before`` makes their state and is queued ahead of each."""
         with ExitStack() as cleanup:
@@ -60,6 +62,8 @@ class BubbleMeter:
             variants = {"clean": (program.ops, program.barriers)}
             if stamped is not None:
                 variants["stamped"] = (stamped.ops, program.barriers)
+                again = self._stamps.twin(program.ops, self._kernels, twice=True)
+                variants["stamped_twice"] = (again.ops, program.barriers)
             variants |= self._bounding(program)
             recorded = {}
             for name, (ops, barriers) in variants.items():
@@ -78,8 +82,7 @@ class BubbleMeter:
             times = interleaved(recorded, before, rounds, finished)
         median = {name: statistics.median(values) for name, values in times.items()}
         lower = [chain - empty for chain, empty in zip(times["null_chain"], times["empty"], strict=True)]
-        columns = (times["clean"], times["unordered"], times["null_unordered"], times["empty"])
-        upper = [clean - unordered + null - empty for clean, unordered, null, empty in zip(*columns, strict=True)]
+        upper = [clean - (doubled - clean) for clean, doubled in zip(times["clean"], times["doubled"], strict=True)]
         if not program.barrier_count:
             lower = [0.0]
         report = BubbleReport(
@@ -89,9 +92,9 @@ class BubbleMeter:
             dispatches=len(program.ops),
             barrier_count=program.barrier_count,
             clean_gpu_us=median["clean"],
+            doubled_gpu_us=median["doubled"],
             unordered_gpu_us=median["unordered"],
             null_gpu_us=median["null"],
-            null_unordered_gpu_us=median["null_unordered"],
             null_chain_gpu_us=median["null_chain"],
             empty_gpu_us=median["empty"],
             lower_us=max(statistics.median(lower), 0.0),
@@ -104,7 +107,9 @@ class BubbleMeter:
             return report
         counted = accounts[1:]  # the first is the warm-up's
         terms = [found["kernels"] + found["bubbles"] + found["edges"] for found in counted]
-        unexplained = [clean - sum_us for clean, sum_us in zip(times["clean"], terms, strict=True)]
+        stamps = [twice - once for twice, once in zip(times["stamped_twice"], times["stamped"], strict=True)]
+        columns = (times["clean"], terms, stamps)
+        unexplained = [clean - (sum_us - stamps_us) for clean, sum_us, stamps_us in zip(*columns, strict=True)]
         costs = [longer - clean for longer, clean in zip(times["stamped"], times["clean"], strict=True)]
         inside = {name: statistics.median(found[name] for found in counted) for name in counted[0]}
         return replace(
@@ -115,6 +120,8 @@ class BubbleMeter:
             bubbles_error_us=median_error([found["bubbles"] for found in counted]),
             edges_us=inside["edges"],
             pieces_us={piece: inside[piece] for piece in PIECES},
+            stamps_us=statistics.median(stamps),
+            stamps_error_us=median_error(stamps),
             unexplained_us=statistics.median(unexplained),
             unexplained_error_us=median_error(unexplained),
             instrument_cost_fraction=statistics.median(costs) / median["clean"],
@@ -134,12 +141,19 @@ class BubbleMeter:
         null = [op.with_kernel(self._kernels.null_twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in ops]
         chain = [_one_group(op) for op, hazard in zip(null, [True, *barriers[1:]], strict=True) if hazard]
         return {
+            "doubled": ([_doubled(op) for op in ops], barriers),
             "unordered": (ops, free),
             "null": (null, barriers),
-            "null_unordered": (null, free),
             "null_chain": (chain, [False] + [True] * (len(chain) - 1)),
             "empty": (chain[:1], [False]),
         }
+
+
+def _doubled(op: Op) -> Op:
+    twice = op.with_kernel(op.kernel, op.push)
+    x, y, _ = op.groups
+    twice.groups = (x, y, 2)
+    return twice
 
 
 def _one_group(op: Op) -> Op:

@@ -11,7 +11,8 @@ class BubbleReport:
     """Medians of interleaved runs of one decode program on scratch state. Times are GPU microseconds.
 
     What the kernels' own clock tells (``stamped_gpu_us``, ``kernels_us``, ``bubbles_us``, ``edges_us``,
-    ``pieces_us``) is None where kernels have no clock: then the bubbles lie between ``lower_us`` and ``upper_us``.
+    ``pieces_us``, ``stamps_us``) is None where kernels have no clock: then the bubbles lie between ``lower_us`` and
+    ``upper_us``.
     """
 
     position: int
@@ -20,13 +21,13 @@ class BubbleReport:
     dispatches: int
     barrier_count: int
     clean_gpu_us: float
+    doubled_gpu_us: float  # the clean program, every workgroup twice
     unordered_gpu_us: float  # the clean program without its barriers
     null_gpu_us: float  # the null twin: all dispatches and barriers, kernels that return at once
-    null_unordered_gpu_us: float  # the null twin without barriers
     null_chain_gpu_us: float  # of the null twin one workgroup for each barrier
     empty_gpu_us: float  # one workgroup of it
     lower_us: float  # at least this long are the bubbles: each barrier drains the GPU and starts it again
-    upper_us: float  # at most this long: what barriers add, and all that launching may leave idle without them
+    upper_us: float  # at most this long: what of the clean program is not the least that its kernels take
     lower_error_us: float  # half the 95% interval of the median, as for the two below
     upper_error_us: float
     queued_gap_us: float
@@ -36,7 +37,9 @@ class BubbleReport:
     bubbles_error_us: float | None = None
     edges_us: float | None = None  # between the two timestamps, before the first kernel and after the last
     pieces_us: dict[str, float] | None = None
-    unexplained_us: float | None = None  # clean GPU time - (kernels + bubbles + edges) of the neighbouring stamped run
+    stamps_us: float | None = None  # what the stamps take of these: a program that stamps twice, less the stamped one
+    stamps_error_us: float | None = None
+    unexplained_us: float | None = None  # clean GPU time - (kernels + bubbles + edges - stamps) of the runs beside it
     unexplained_error_us: float | None = None
     instrument_cost_fraction: float | None = None  # stamped over neighbouring clean GPU time, less one
 
@@ -53,7 +56,7 @@ class BubbleReport:
 
     @property
     def unexplained_fraction(self) -> float | None:
-        """``unexplained_us`` as a fraction of the clean GPU time; negative where the instrument costs time."""
+        """``unexplained_us`` as a fraction of the clean GPU time; negative where the terms exceed it."""
         return None if self.unexplained_us is None else self.unexplained_us / self.clean_gpu_us
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def unexplained_us(
 ) -> float:
     """What of a clean token's period no measured term accounts for; negative where they exceed it.
 
-    ``period_us`` and ``gpu_idle_before_us`` are medians of clean tokens, the others of stamped ones.
+    ``period_us`` and ``gpu_idle_before_us`` are of clean tokens, the others of stamped ones.
     """
     return period_us - (gpu_idle_before_us + kernels_us + bubbles_us + edges_us)
 

@@ -12,7 +12,7 @@ from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import ROUNDS, BubbleMeter
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.choose import choose
-from engine.profile.interleave import interleaved, median_error, run_us
+from engine.profile.interleave import Rounds, interleaved, median_error, run_us
 from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
@@ -22,7 +22,7 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
-_HINT_ROUNDS = (6, 32, 2.0)
+_HINT_ROUNDS = Rounds(6, 32, 2.0, warm_up_seconds=0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,7 @@ class Instruments:
         """The GPU's idle time between queued submissions; measured at the first request."""
         return queued_gap_us(self._device, self._kernels, self._memory)
 
-    def bubbles(
-        self, position: int, settings: Settings, slot: Slot, rounds: tuple[int, int, float] = ROUNDS
-    ) -> BubbleReport:
+    def bubbles(self, position: int, settings: Settings, slot: Slot, rounds: Rounds = ROUNDS) -> BubbleReport:
         """Run the bubble meter over the program that feeds a token at ``position``, sampling as ``slot`` says."""
         position = min(position, self._scratch.last_position)
         program = self._builder.build(self._builder.bucket(position), settings, slot)
@@ -105,7 +103,7 @@ class Instruments:
             once.record_all(program.ops, program.barriers, ONE_TIME_SUBMIT)
             kept.record_all(program.ops, program.barriers)
             before = cleanup.enter_context(self._scratch.at(position))
-            times = interleaved({"with": once, "without": kept}, before, _HINT_ROUNDS, finished)
+            times = interleaved({"without": kept, "with": once}, before, _HINT_ROUNDS, finished)
         differences = [one - other for one, other in zip(times["with"], times["without"], strict=True)]
         return SubmitHint(
             statistics.median(times["with"]), statistics.median(times["without"]), median_error(differences)

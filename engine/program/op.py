@@ -9,7 +9,7 @@ PIECES = ("weights", "kv", "small", "head")
 
 
 class Op:
-    """A dispatch of ``kernel`` over ``groups`` workgroups.
+    """A dispatch of ``kernel`` over ``groups`` workgroups, in x and y alone: in z the bubble meter repeats their work.
 
     ``buffers`` follow the kernel's bindings, ``push`` holds its push constants, ``bytes_moved`` the bytes
     it must read and write, ``piece`` the part of a token's time it counts under (one of PIECES), ``name``
@@ -28,6 +28,8 @@ class Op:
         piece: str = "small",
         bytes_moved: int = 0,
     ) -> None:
+        if groups[2] != 1:
+            raise ValueError(f"{name}: workgroups in z would do the work of z = 0 again")
         self.name = name
         self.kernel = kernel
         self.buffers = buffers

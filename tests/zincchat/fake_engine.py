@@ -152,7 +152,7 @@ class FakeEngine:
             clean_gpu_us=clean.gpu_total_us,
             unordered_gpu_us=clean.gpu_total_us / 2,
             null_gpu_us=1.0,
-            null_unordered_gpu_us=1.0,
+            doubled_gpu_us=clean.gpu_total_us * 1.5,
             null_chain_gpu_us=1.0,
             empty_gpu_us=1.0,
             lower_us=timing.bubbles_us / 1.5,

@@ -57,6 +57,14 @@ def percent(fraction: float | None, sign: bool = False) -> str:
     return f"{fraction * 100:{'+' if sign else ''}.1f}%"
 
 
+def unexplained(run: dict[str, Any]) -> str:
+    """What no term accounts for, of the period, and half its interval."""
+    if run["unexplained_fraction"] is None:
+        return "-"
+    error = run["unexplained_error_us"] / run["period_us"]["median"]
+    return f"{percent(run['unexplained_fraction'], sign=True)} ± {percent(error)}"
+
+
 def ends(low: float | None, high: float | None, text: Any = rate_text) -> str:
     """A range, written "low-high"."""
     return "-" if low is None or high is None else f"{text(low)}-{text(high)}"

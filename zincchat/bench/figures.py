@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from engine import TokenTiming, native_record_us, starved_us, unexplained_us, verdict
+from engine import TokenTiming, native_record_us, starved_us, verdict
 from zincchat.bench.instruments import Floor, Instruments
 from zincchat.bench.measure import Samples, StampedPass
 from zincchat.bench.setting import Setting
 from zincchat.bench.statistics import median, paired_ratio, spread
+from zincchat.bench.unexplained import edges_us, unexplained
 
 CPU_STEPS = ("build", "record", "patch", "submit", "wait", "readback")
 CPU_FIELDS = (*(f"{step}_us" for step in CPU_STEPS), *(f"{step}_wall_us" for step in CPU_STEPS))
@@ -26,6 +27,7 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
     stamped = [token for each in samples.stamped for token in each.stamped]
     rates = [each.tok_s for each in samples.clean]
     dispatches = _whole(median([token.dispatches for token in clean]))
+    report = instruments.bubbles_of(setting)
     figures = {
         **setting.to_json(),
         "passes": list(clean[0].passes) if clean else [],
@@ -39,7 +41,8 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
         "patch_submit_us": median([token.patch_us + token.submit_us for token in clean]),
         "starved_us": _starved_us(clean, instruments.queued_gap_us),
         **{name: median([getattr(token, name) for token in stamped]) for name in STAMPED_FIELDS},
-        "edges_us": median([_edges_us(token) for token in stamped]),
+        "edges_us": median([edges_us(token) for token in stamped]),
+        "stamps_us": None if report is None else report.stamps_us,
         "pieces_us": _median_pieces(stamped),
         "bubbles_range_us": _bubbles_range(setting, stamped, instruments),
         **_brackets(setting, instruments),
@@ -50,7 +53,8 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
         **_record_costs(clean),
         "native_record_us": native_record_us(dispatches or 0),
     }
-    return {**figures, **_unexplained(figures), "verdict": _verdict(figures, instruments.floor)}
+    left = unexplained(samples, None if report is None else report.stamps_us)
+    return {**figures, **left, "verdict": _verdict(figures, instruments.floor)}
 
 
 def _verdict(figures: dict[str, Any], floor: Floor) -> dict[str, str] | None:
@@ -80,13 +84,6 @@ def _record_costs(clean: Sequence[TokenTiming]) -> dict[str, float | None]:
     }
 
 
-def _edges_us(token: TokenTiming) -> float | None:
-    """Between a stamped token's two timestamps, what is before its first kernel and after its last one."""
-    if token.gpu_total_us is None or token.kernels_us is None or token.bubbles_us is None:
-        return None
-    return token.gpu_total_us - token.kernels_us - token.bubbles_us
-
-
 def _starved_us(clean: Sequence[TokenTiming], queued_gap_us: float | None) -> float | None:
     """What the GPU stood idle beyond the gap that two queued submissions leave anyway."""
     if queued_gap_us is None:
@@ -103,19 +100,6 @@ def _stamp_cost(stamped_pass: StampedPass) -> float | None:
     stamped = _median_of(stamped_pass.stamped, lambda token: token.gpu_total_us if token.kernels_us else None)
     between = _median_of(stamped_pass.between, lambda token: token.gpu_total_us)
     return stamped / between - 1 if stamped and between else None
-
-
-def _unexplained(figures: dict[str, Any]) -> dict[str, float | None]:
-    """What the measured terms leave of the clean period; of these same medians, so that a row of them adds up.
-
-    None of them is scaled, so it can be negative: stamped kernels may take longer than clean ones.
-    """
-    period_us = figures["period_us"]["median"]
-    terms = [figures[name] for name in ("gpu_idle_before_us", "kernels_us", "bubbles_us", "edges_us")]
-    if any(term is None for term in terms):
-        return {"unexplained_us": None, "unexplained_fraction": None}
-    left_us = unexplained_us(period_us, *terms)
-    return {"unexplained_us": left_us, "unexplained_fraction": left_us / period_us}
 
 
 def _floor_figures(rates: Sequence[float], floor: Floor) -> dict[str, float | None]:

@@ -22,8 +22,9 @@ _COLUMNS: tuple[Column, ...] = (
     ("bubbles", cells.bubbles),
     ("edges", lambda run: cells.ms(run["edges_us"])),
     ("bubbles between", cells.bubbles_between),
-    ("unexplained", lambda run: cells.ms(run["unexplained_us"])),
-    ("stamps cost", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
+    ("stamps", lambda run: cells.ms(run["stamps_us"])),
+    ("unexplained", cells.unexplained),
+    ("stamps add", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
     ("dispatches", lambda run: str(run["dispatches"])),
     ("barriers", lambda run: str(run["barrier_count"])),
 )

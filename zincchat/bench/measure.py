@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from engine import Engine, TokenTiming
 
 WARM_UP_TOKENS = 8
-STAMPED_PASS_TOKENS = 16
-STAMPED_TOKENS = 4  # of a stamped pass; those between are clean, and what the stamped ones are compared with
+STAMPED_PASS_TOKENS = 48
+STAMP_EVERY = 4  # tokens of a stamped pass; those between are clean, and what the stamped ones are compared with
 _SEED = 20261129
 
 
@@ -69,10 +69,19 @@ class CleanPass:
 
 @dataclass(frozen=True)
 class StampedPass:
-    """One run in which every few tokens ran the stamped kernels; ``between`` are the clean tokens among them."""
+    """One run in which every few tokens ran the stamped kernels."""
 
-    stamped: list[TokenTiming]
-    between: list[TokenTiming]
+    tokens: list[TokenTiming]
+
+    @property
+    def stamped(self) -> list[TokenTiming]:
+        """Those that did, or that were measured between bounds where kernels have no clock."""
+        return [timing for timing in self.tokens if timing.measured_by != "clean"]
+
+    @property
+    def between(self) -> list[TokenTiming]:
+        """The clean ones."""
+        return [timing for timing in self.tokens if timing.measured_by == "clean"]
 
 
 @dataclass
@@ -178,13 +187,12 @@ def _clean_pass(engine: Engine, prompt: list[int], count: int, cancel: Event) ->
 
 def _stamped_pass(engine: Engine, ids: list[int], workload: Workload, cancel: Event) -> StampedPass:
     count = workload.stamped_pass_tokens
-    engine.stamp_every = max(1, count // STAMPED_TOKENS)
+    engine.stamp_every = min(STAMP_EVERY, count + 1)
     try:
         _tok_s, tokens = _decode(engine, ids[: workload.stamped_pass_start], count, cancel)
     finally:
         engine.stamp_every = 0
-    stamped = [timing for timing in tokens if timing.measured_by != "clean"]
-    return StampedPass(stamped, [timing for timing in tokens if timing.measured_by == "clean"])
+    return StampedPass(tokens)
 
 
 def _decode(engine: Engine, prompt: list[int], count: int, cancel: Event) -> tuple[float, list[TokenTiming]]:

@@ -14,6 +14,8 @@ WIDTH = 118
 _TRUSTED_STAMP_COST = 0.1  # beyond it a stamped token's parts are not the clean one's
 _LONGEST_FUSION = 12  # characters in a row; a longer list of passes is named by a letter
 
+_TERMS = "GPU idle + kernels + bubbles + edges - stamps + unexplained"
+
 _SPEED: tuple[Column, ...] = (
     ("tok/s", lambda run: rate_text(run["decode_tok_s"]["median"])),
     ("p5-p95", lambda run: cells.ends(run["decode_tok_s"]["p5"], run["decode_tok_s"]["p95"])),
@@ -30,13 +32,14 @@ _PERIOD: tuple[Column, ...] = (
     ("kernels*", lambda run: cells.ms(run["kernels_us"])),
     ("bubbles*", cells.bubbles),
     ("edges*", lambda run: cells.ms(run["edges_us"])),
+    ("stamps", lambda run: cells.ms(run["stamps_us"])),
     ("unexplained", lambda run: cells.ms(run["unexplained_us"])),
     ("starved", lambda run: cells.ms(run["starved_us"])),
 )
 _TRUST: tuple[Column, ...] = (
     ("GPU clean", lambda run: cells.ms(run["gpu_total_us"])),
     ("stamps add", lambda run: cells.percent(run["stamp_cost_fraction"], sign=True)),
-    ("unexplained", lambda run: cells.percent(run["unexplained_fraction"], sign=True)),
+    ("unexplained", cells.unexplained),
     ("bounds of bubbles", cells.bubbles_between),
     ("within", lambda run: _yes_no(run["bubbles_within_range"])),
 )
@@ -59,7 +62,7 @@ def bench_text(report: dict[str, Any]) -> str:
     paragraphs = [
         "\n".join(_head(report)),
         _table("Decode speed", runs, _SPEED),
-        _table("One token on the GPU, ms: period = GPU idle + kernels + bubbles + edges + unexplained", runs, _PERIOD),
+        _table(f"One token on the GPU, ms: period = {_TERMS}", runs, _PERIOD),
         _table("How far to trust that, GPU ms", runs, _TRUST),
         "\n".join(["Verdict", *_verdicts(runs)]),
         _table("The CPU's part, ms of thread time a token", runs, _CPU),
@@ -133,8 +136,8 @@ def _notes(report: dict[str, Any]) -> list[str]:
     )
     if stamped:
         lines.append(
-            f"* on {stamped} or more stamped tokens a row; what stamps add is not taken off. within: bubbles stamped in"
-            " turn with their bounds lie between them"
+            f"* on {stamped} or more stamped tokens a row, with what stamps add; stamps: that by itself. unexplained is"
+            " of tokens next to each other, not of these medians. within: the bubbles lie between their bounds"
         )
     if report["probe_gb_s"] is not None and first["floor_tok_s"] is not None:
         lines.append(

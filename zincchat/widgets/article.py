@@ -34,7 +34,7 @@ class Article(LineView):
             _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
             [(f"{'tok/s':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
             *(_remedy(row) for row in remedy_rows(runs)),
-            *_bubbles(self.view.bubbles, bool(self.view.engine and self.view.engine.device.is_software)),
+            *_bubbles(self.view.bubbles),
             [("article: modelled for Qwen3.5-9B on an RX 9070 XT", "dim")],
         ]
 
@@ -67,8 +67,8 @@ def _percent(share: float | None) -> str:
     return f"{round(100 * share)}%" if share is not None else ""
 
 
-def _bubbles(report: BubbleReport | None, is_software: bool) -> list[Line]:
-    """Three lines. The upper bound is strict on GPUs only (docs/measuring.md)."""
+def _bubbles(report: BubbleReport | None) -> list[Line]:
+    """Three lines."""
     if report is None:
         return [
             [("/measure runs each of these for 24 tokens and brackets", "dim")],
@@ -82,8 +82,6 @@ def _bubbles(report: BubbleReport | None, is_software: bool) -> list[Line]:
         return [[(title, "dim")], [(f"  between {low} and {high} ms", "")], [("  kernels have no clock here", "dim")]]
     inside = f"{ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}"
     holds = ("  holds", "green") if report.within_brackets else ("  does not hold", "bold red")
-    if is_software and not report.within_brackets:
-        holds = ("  no strict bound on a CPU", "")
     cost, missing = report.instrument_cost_fraction or 0.0, report.unexplained_us or 0.0
     return [
         [(title, "dim")],

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.zincchat.cli.fake_engine import timing
+from tests.zincchat.cli.fake_engine import FakeBubbles, timing
 from zincchat.bench.figures import run_figures
 from zincchat.bench.instruments import Floor, Instruments
 from zincchat.bench.measure import CleanPass, Samples, StampedPass, schedule
 from zincchat.bench.setting import Setting
+from zincchat.bench.unexplained import neighbours_us
 
 REUSE = Setting("reuse", "needed", True)
 INSTRUMENTS = Instruments(Floor(100_000_000, None))
@@ -27,7 +28,7 @@ def passes(slowness: float) -> tuple[CleanPass, StampedPass]:
     stamped = token(
         stamped=True, gpu_total_us=9_900 * slowness, kernels_us=6_000 * slowness, bubbles_us=2_500 * slowness
     )
-    return CleanPass(100 / slowness, 0, [clean] * 4), StampedPass([stamped] * 2, [clean] * 2)
+    return CleanPass(100 / slowness, 0, [clean] * 4), StampedPass([clean, stamped, clean, stamped, clean])
 
 
 def samples(*slowness: float) -> Samples:
@@ -55,15 +56,43 @@ def test_the_schedule_is_a_palindrome_of_clean_and_stamped_passes() -> None:
 def test_a_load_that_drifts_between_repeats_changes_no_stamp_cost() -> None:
     run = figures(samples(1.0, 2.0, 5.0))
     assert run["stamp_cost_fraction"] == pytest.approx(0.1)
-    # 10 ms of period less 1.0 idle, 6.0 kernels, 2.5 bubbles and 1.4 edges; the medians are of the middle repeat.
+    # 10 ms of period less 1.0 idle, 6.0 kernels, 2.5 bubbles and 1.4 edges; the median is of the middle repeat.
     assert run["unexplained_fraction"] == pytest.approx(-0.09)
     assert run["unexplained_us"] == pytest.approx(-1_800)
+
+
+def test_a_load_that_drifts_within_a_pass_is_none_of_the_unexplained() -> None:
+    """Clean passes from a quiet minute beside stamped passes from a busy one, in which each token is slower."""
+    quiet = [passes(1.0)[0]] * 3
+    tokens = []
+    for index in range(24):
+        clean, stamped = passes(2.0 + index / 8)
+        tokens.append(stamped.stamped[0] if index % 4 == 3 else clean.tokens[0])
+    run = figures(Samples(quiet, [StampedPass(tokens)] * 3))
+    assert run["kernels_us"] > 2 * 6_000  # a difference of the medians would be off by more than the whole period
+    assert run["unexplained_fraction"] == pytest.approx(-0.09 * 3.5, rel=0.2)
+    assert 0 < run["unexplained_error_us"] < 1_000
+
+
+def test_what_stamps_take_is_a_term_of_its_own() -> None:
+    measured = dataclasses.replace(INSTRUMENTS, bubbles={("needed", True): FakeBubbles(stamps_us=900.0)})
+    run = figures(samples(1.0, 1.0), measured)
+    assert (run["stamps_us"], run["unexplained_us"]) == (900.0, pytest.approx(0.0))
+    assert figures(samples(1.0, 1.0))["stamps_us"] is None
+
+
+def test_a_stamped_token_counts_against_the_clean_ones_on_either_side() -> None:
+    clean, stamped = passes(1.0)[0].tokens[0], passes(1.0)[1].stamped[0]
+    slow = dataclasses.replace(clean, gpu_total_us=10_000)
+    assert neighbours_us([clean, stamped, slow]) == [9_500 - 9_900]
+    assert neighbours_us([slow, clean, stamped, stamped, slow, slow]) == [9_500 - 9_900] * 2
+    assert neighbours_us([stamped, clean, stamped]) == []
 
 
 def test_without_a_kernel_clock_there_are_bounds_and_no_remainder() -> None:
     clean = [token()] * 3
     bounded = token(stamped=True, kernels_us=None, bubbles_us=None, pieces_us=None, bubbles_range_us=(100.0, 300.0))
-    run = figures(Samples([CleanPass(100.0, 0, clean)], [StampedPass([bounded], clean)]))
+    run = figures(Samples([CleanPass(100.0, 0, clean)], [StampedPass([*clean, bounded, *clean])]))
     assert run["bubbles_range_us"] == [100.0, 300.0]
     for name in ("kernels_us", "bubbles_us", "pieces_us", "unexplained_us", "stamp_cost_fraction"):
         assert run[name] is None
@@ -72,7 +101,7 @@ def test_without_a_kernel_clock_there_are_bounds_and_no_remainder() -> None:
 def test_clean_tokens_between_stamped_ones_count_for_nothing_else() -> None:
     clean, stamped = passes(1.0)
     odd = token(period_us=99_000.0, record_us=9_000.0, dispatches=999)
-    run = figures(Samples([clean], [StampedPass(stamped.stamped, [odd] * 50)]))
+    run = figures(Samples([clean], [StampedPass([*stamped.stamped, *[odd] * 50])]))
     assert (run["period_us"]["p95"], run["record_us"], run["dispatches"]) == (10_000.0, 0.0, 10)
 
 

@@ -64,6 +64,7 @@ class FakeBubbles:
     lower_us: float = 200.0
     upper_us: float = 900.0
     within_brackets: bool | None = True
+    stamps_us: float = 600.0
 
     def to_json(self) -> dict[str, Any]:
         return {"lower_us": self.lower_us, "upper_us": self.upper_us}

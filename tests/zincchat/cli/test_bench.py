@@ -62,7 +62,8 @@ def test_gpu_totals_are_of_clean_tokens_and_kernels_of_stamped_ones(zincchat: Zi
     assert run["stamped_tokens"] == 2 * 4
     assert run["stamp_cost_fraction"] == pytest.approx(0.25)
     assert run["edges_us"] == 11_000 - 7_000 - 500
-    assert run["unexplained_us"] == pytest.approx(10_000 - 100 - 7_000 - 500 - 3_500)
+    assert run["stamps_us"] == 600
+    assert run["unexplained_us"] == pytest.approx(10_000 - 100 - 7_000 - 500 - 3_500 + 600)
 
 
 def test_what_the_engine_measures_by_itself(zincchat: Zincchat) -> None:
@@ -154,7 +155,7 @@ def test_fusion_off_in_every_spelling(zincchat: Zincchat, arguments: tuple[str, 
 
 
 def test_prefill_and_decode_each_start_from_an_empty_context(zincchat: Zincchat) -> None:
-    assert zincchat("bench", "--prefill", "8", "--tokens", "40", "--repeat", "2", "--modes", "reuse").code == 0
+    assert zincchat("bench", "--prefill", "8", "--tokens", "72", "--repeat", "2", "--modes", "reuse").code == 0
     prompts = FakeEngine.last.prompts
     # Prefill, clean pass, stamped pass in the middle of the clean one's positions; the second repeat is reversed.
     assert [len(prompt) for prompt in prompts] == [8, 1, 12, 8, 1, 12, 8, 12, 1]
@@ -198,10 +199,10 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     speed, period, trust, cpu = rows[1::2]
     assert speed[6:8] == ["10.000", "10.000"]
     assert rows[0][4:6] == ["1.000", "-"]
-    # period, idle, kernels, bubbles, edges, unexplained, starved in milliseconds
-    assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "3.500", "-1.100", "0.087"]
+    # period, idle, kernels, bubbles, edges, stamps, unexplained, starved in milliseconds
+    assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "3.500", "0.600", "-0.500", "0.087"]
     # GPU total in milliseconds, what stamps add, what is unexplained, bounds, whether the bubbles lie in them
-    assert trust[2:] == ["8.800", "+25.0%", "-11.0%", "0.200-0.900", "yes"]
+    assert trust[2:] == ["8.800", "+25.0%", "-5.0%", "±", "0.0%", "0.200-0.900", "yes"]
     assert "reuse needed: bound by bandwidth: 143% of the bus" in outcome.out
     assert "stamps add more than 10% in 4 of 4 rows" in outcome.out
     # build, record, submit with patch, exposed; us an op and a dispatch; dispatches, barriers, recordings

@@ -1,0 +1,43 @@
+"""The order in which variants take turns, and what is kept of their times."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.profile import interleave
+from engine.profile.interleave import Rounds, interleaved, median_error
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What ran, in order; each run takes one microsecond more than the one before."""
+    ran: list[str] = []
+
+    def run_us(commands, before):
+        assert before == "before"
+        ran.append(commands)
+        return float(len(ran))
+
+    monkeypatch.setattr(interleave, "run_us", run_us)
+    return ran
+
+
+def test_variants_take_turns_forwards_and_backwards(runs):
+    times = interleaved({"a": "A", "b": "B"}, "before", Rounds(2, 2, 0.0))
+    assert "".join(runs) == "BA" + "ABBA" * 2  # the first of each is a warm-up
+    assert times == {"a": [3.0, 6.0, 7.0, 10.0], "b": [4.0, 5.0, 8.0, 9.0]}
+
+
+def test_the_first_variant_raises_the_clocks_and_counts_for_nothing(runs):
+    seen = []
+    times = interleaved({"a": "A", "b": "B"}, "before", Rounds(1, 1, 0.0, 0.01), lambda name, us: seen.append(name))
+    assert "".join(runs).lstrip("A") == "BA" + "ABBA" and len(runs) > 6
+    assert seen == ["b", "a", "a", "b", "b", "a"]
+    assert [len(values) for values in times.values()] == [2, 2]
+
+
+def test_the_error_of_a_median_shrinks_with_the_root_of_the_count():
+    values = [10.0, 11.0, 9.0, 12.0, 8.0]
+    assert median_error(values) == pytest.approx(1.96 * 1.253 * 1.483 * 1.0 / 5**0.5)
+    assert median_error(values * 4) == pytest.approx(median_error(values) / 2)
+    assert median_error([7.0] * 3) == 0
