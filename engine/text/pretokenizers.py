@@ -28,24 +28,43 @@ class PreTokenizerSpec:
         return Sequence([*splits, byte_level]) if splits else byte_level
 
 
-# {digits} is the only difference between Qwen 2 and Llama 3.
+# Splits of one pattern: {letter} and {mark} tell Qwen 3.5 from Qwen 2, {digits} Llama 3.
 _WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|{digits}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?{letter}+|{digits}"
+    r"| ?[^\s\p{L}{mark}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+# A word is upper-case, then lower-case letters; either may be missing, and other letters count as both.
+_CASED_WORDS = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def _words(*, letter: str = r"\p{L}", mark: str = "", digits: str = r"\p{N}") -> tuple[tuple[str, str], ...]:
+    pattern = _WORDS.replace("{letter}", letter).replace("{mark}", mark).replace("{digits}", digits)
+    return ((pattern, "isolated"),)
+
+
 _GPT2 = PreTokenizerSpec()
 _SMOLLM = PreTokenizerSpec(((r"\p{N}", "isolated"),))
-_QWEN2 = PreTokenizerSpec(((_WORDS.replace("{digits}", r"\p{N}"), "isolated"),), gpt2=False)
-_LLAMA3 = PreTokenizerSpec(
-    ((_WORDS.replace("{digits}", r"\p{N}{1,3}"), "isolated"),), gpt2=False, ignore_merges=True, add_bos=True
-)
+_QWEN2 = PreTokenizerSpec(_words(), gpt2=False)
+_QWEN35 = PreTokenizerSpec(_words(letter=r"[\p{L}\p{M}]", mark=r"\p{M}"), gpt2=False)
+_LLAMA3 = PreTokenizerSpec(_words(digits=r"\p{N}{1,3}"), gpt2=False, ignore_merges=True, add_bos=True)
+# SmolLM 3 has Llama 3's pattern; its GGUF files bear the name of the first model that llama.cpp saw it in.
+_SMOLLM3 = PreTokenizerSpec(_words(digits=r"\p{N}{1,3}"), gpt2=False)
+# Mistral's Tekken. llama.cpp cannot express this pattern and takes a near one that splits marks from their letters.
+_TEKKEN = PreTokenizerSpec(((_CASED_WORDS, "isolated"),), gpt2=False, ignore_merges=True, add_bos=True)
 
 PRE_TOKENIZERS = {
     "gpt-2": _GPT2,
     "smollm": _SMOLLM,
     "qwen2": _QWEN2,
+    "qwen35": _QWEN35,
     "deepseek-r1-qwen": _QWEN2,
     "llama-bpe": _LLAMA3,
     "llama3": _LLAMA3,
     "llama-v3": _LLAMA3,
+    "smaug-bpe": _SMOLLM3,
+    "tekken": _TEKKEN,
 }

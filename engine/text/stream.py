@@ -10,12 +10,14 @@ from engine.text.tokenizer import Tokenizer
 class TextStream:
     """An incremental detokeniser: a character that spans tokens is held back until it is whole.
 
-    Special tokens give no text. The cost of a token does not grow with the text.
+    Special tokens give no text, nor does the space that some tokenizers put before a text. The cost of a token does
+    not grow with the text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._at_start = True
 
     @property
     def pending(self) -> bool:
@@ -26,10 +28,15 @@ class TextStream:
         """The text that token ``id`` completes; may be empty."""
         if self._tokenizer.is_special(id):
             return ""
-        return self._decoder.decode(self._tokenizer.token_bytes(id))
+        piece = self._tokenizer.token_bytes(id)
+        if self._at_start and self._tokenizer.space_prefix:
+            piece = piece.removeprefix(b" ")
+        self._at_start = False
+        return self._decoder.decode(piece)
 
     def flush(self) -> str:
         """What is still held back, U+FFFD for a character that never became whole; the stream starts anew."""
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
+        self._at_start = True
         return rest

@@ -77,10 +77,11 @@ class ChatTemplate:
         for match in pattern.finditer(text) if pattern else ():
             control_id = self._tokenizer.control_id(match.group())
             assert control_id is not None
-            ids += self._tokenizer.encode(text[position : match.start()].replace(mark, ""))
+            between = text[position : match.start()].replace(mark, "")
+            ids += self._tokenizer.encode(between, first=position == 0)
             ids.append(control_id)
             position = match.end()
-        ids += self._tokenizer.encode(text[position:].replace(mark, ""))
+        ids += self._tokenizer.encode(text[position:].replace(mark, ""), first=position == 0)
         bos_id = self._tokenizer.bos_id
         if self._tokenizer.add_bos and bos_id is not None and ids[:1] != [bos_id]:
             ids.insert(0, bos_id)

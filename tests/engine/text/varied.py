@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001
-"""About 200 strings that tokenizers tend to get wrong."""
+"""Strings that tokenizers tend to get wrong."""
 
 from __future__ import annotations
 
@@ -73,11 +73,43 @@ _PIECES = (
     "x" * 300,
     "ab" * 100,
     " " * 97 + "x",
+    "<bos><start_of_turn>user\nhi<end_of_turn>",
+    "<eos></s><unk><pad><0x0A>",
+    "<|begin_of_text|><|eot_id|><|start_header_id|>system<|end_header_id|>",
+    "<think>no</think><tool_call>",
+    "<start_of_image>[INST] <<SYS>>",
 )
 
 
-def varied_strings() -> list[str]:
-    """The pieces above, and as many again joined at random (always the same)."""
+# Alphabets for made-up words: Latin, digits, Cyrillic, Arabic, Devanagari with its signs, CJK, kana, Hangul, emoji,
+# combining marks, symbols, and the characters of control tokens.
+_ALPHABETS = (
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_'",
+    "0123456789.,:-+eE%",
+    "абвгдеёжзийклмнопрстуфхцчшщъыьэюя",
+    "".join(map(chr, range(0x0627, 0x0653))),
+    "".join(map(chr, range(0x0905, 0x0950))),
+    "".join(map(chr, range(0x4E00, 0x9FA0, 97))),
+    "".join(map(chr, range(0x3041, 0x3097))),
+    "".join(map(chr, range(0xAC00, 0xD7A0, 101))),
+    "".join(map(chr, range(0x1F300, 0x1F650, 3))) + "\u200d\ufe0f\U0001f3fb\U0001f3ff",
+    "aeiou" + "".join(map(chr, range(0x0300, 0x0330))),
+    "".join(map(chr, range(0x2190, 0x2300, 7))) + "(){}[];=<>/\\#@&*^~`$|",
+    "<|>_/[]imstarendof",
+    " ",
+    " \t\n\r",
+)
+
+
+def varied_strings(count: int = 3 * len(_PIECES)) -> list[str]:
+    """``count`` strings, always the same: the pieces above, then pieces and made-up words joined at random."""
     rng = random.Random(5)
-    joined = ["".join(rng.choices(_PIECES, k=rng.randint(2, 5))) for _ in range(2 * len(_PIECES))]
-    return [*_PIECES, *joined]
+    strings = list(_PIECES)
+    while len(strings) < count:
+        parts = []
+        for _ in range(rng.randint(1, 4)):
+            alphabet = rng.choice(_ALPHABETS)
+            word = "".join(rng.choice(alphabet) for _ in range(rng.randint(1, 12)))
+            parts.append(rng.choice(_PIECES) if rng.random() < 0.2 else word + " " * rng.randint(0, 1))
+        strings.append("".join(parts))
+    return strings[:count]
