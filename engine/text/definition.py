@@ -18,6 +18,15 @@ class Spelling(Enum):
     SENTENCEPIECE = auto()
 
 
+class SpacePrefix(Enum):
+    """Where the encoder puts a space, which decoding takes away: nowhere, before the prompt, or before every stretch
+    of text, so also after each control or user-defined token."""
+
+    NONE = auto()
+    FIRST = auto()
+    EVERY = auto()
+
+
 class Encoder(Protocol):
     """Text that holds no control token, to ids."""
 
@@ -29,8 +38,7 @@ class Encoder(Protocol):
 class Definition:
     """A tokenizer's vocabulary, by id, and its encoder.
 
-    ``user_defined``: tokens that the encoder leaves to be found in the text, by spelling. ``space_prefix``: the
-    encoder puts a space before a text, which its decoding takes away.
+    ``user_defined``: tokens that the encoder leaves to be found in the text, by spelling.
     """
 
     tokens: Sequence[str]
@@ -38,7 +46,7 @@ class Definition:
     spelling: Spelling
     encoder: Encoder
     user_defined: Mapping[str, int]
-    space_prefix: bool
+    space_prefix: SpacePrefix
     bos_id: int | None
     eos_id: int | None
     add_bos: bool

@@ -25,6 +25,7 @@ from engine.text.definition import (
     UNUSED,
     USER_DEFINED,
     Definition,
+    SpacePrefix,
     Spelling,
     ids_by_token,
     one_line,
@@ -201,11 +202,15 @@ def _parts(component: Any) -> Iterator[dict[str, Any]]:
                 yield from _parts(part)
 
 
-def _space_prefix(document: dict[str, Any]) -> bool:
-    """Whether decoding takes a space from the beginning."""
-    for part in _parts(document.get("decoder")):
-        if part.get("type") == "Strip" and part.get("content") == " " and part.get("start"):
-            return True
+def _space_prefix(document: dict[str, Any]) -> SpacePrefix:
+    parts = [part for name in ("normalizer", "pre_tokenizer") for part in _parts(document.get(name))]
+    for part in parts:
+        if part.get("type") == "Prepend":
+            return SpacePrefix.EVERY
         if part.get("type") == "Metaspace":
-            return part.get("prepend_scheme", "always") != "never" and bool(part.get("add_prefix_space", True))
-    return False
+            prepends = "always" if part.get("add_prefix_space", True) else "never"  # before there were schemes
+            return _SCHEMES.get(part.get("prepend_scheme", prepends), SpacePrefix.NONE)
+    return SpacePrefix.NONE
+
+
+_SCHEMES = {"first": SpacePrefix.FIRST, "always": SpacePrefix.EVERY}

@@ -10,7 +10,16 @@ import numpy.typing as npt
 
 from engine.errors import EngineError
 from engine.text.byte_level import ByteLevelEncoder
-from engine.text.definition import CONTROL, NORMAL, USER_DEFINED, Definition, Spelling, ids_by_token, with_control
+from engine.text.definition import (
+    CONTROL,
+    NORMAL,
+    USER_DEFINED,
+    Definition,
+    SpacePrefix,
+    Spelling,
+    ids_by_token,
+    with_control,
+)
 from engine.text.pretokenizers import PRE_TOKENIZERS
 from engine.text.sentencepiece_bpe import SentencePieceEncoder
 
@@ -55,7 +64,7 @@ def _byte_level(metadata: Mapping[str, Any]) -> Definition:
         spelling=Spelling.BYTE_LEVEL,
         encoder=ByteLevelEncoder(vocabulary, merges, spec),
         user_defined=_user_defined(id_of, types),
-        space_prefix=False,
+        space_prefix=SpacePrefix.NONE,
         bos_id=ids["bos"],
         eos_id=ids["eos"],
         add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", spec.add_bos)),
@@ -75,7 +84,7 @@ def _sentencepiece(metadata: Mapping[str, Any]) -> Definition:
         spelling=Spelling.SENTENCEPIECE,
         encoder=SentencePieceEncoder(tokens, scores, types, unknown_id, space_prefix),
         user_defined=_user_defined(ids_by_token(tokens), types),
-        space_prefix=space_prefix,
+        space_prefix=SpacePrefix.EVERY if space_prefix else SpacePrefix.NONE,  # llama.cpp's rule
         bos_id=ids["bos"],
         eos_id=ids["eos"],
         add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", True)),

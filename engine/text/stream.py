@@ -26,13 +26,10 @@ class TextStream:
 
     def push(self, id: int) -> str:
         """The text that token ``id`` completes; may be empty."""
+        at_start, self._at_start = self._at_start, self._tokenizer.starts_text(id)
         if self._tokenizer.is_special(id):
             return ""
-        piece = self._tokenizer.token_bytes(id)
-        if self._at_start and self._tokenizer.space_prefix:
-            piece = piece.removeprefix(b" ")
-        self._at_start = False
-        return self._decoder.decode(piece)
+        return self._decoder.decode(self._tokenizer.piece(id, at_start))
 
     def flush(self) -> str:
         """What is still held back, U+FFFD for a character that never became whole; the stream starts anew."""

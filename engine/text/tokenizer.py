@@ -9,7 +9,18 @@ from typing import Any
 
 from engine.errors import EngineError
 from engine.text.byte_level import BYTE_OF_CHAR
-from engine.text.definition import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, Definition, Spelling, ids_by_token
+from engine.text.definition import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    Definition,
+    SpacePrefix,
+    Spelling,
+    ids_by_token,
+)
 from engine.text.folder_tokenizer import read_folder
 from engine.text.gguf_tokenizer import read_gguf
 from engine.text.spellings import any_of
@@ -29,7 +40,7 @@ class Tokenizer:
         self.bos_id = definition.bos_id
         self.eos_id = definition.eos_id
         self.add_bos = definition.add_bos and definition.bos_id is not None
-        self.space_prefix = definition.space_prefix
+        self._space_prefix = definition.space_prefix
         # A single character cannot be told from text by ChatTemplate's marks, so it is never a control token.
         self._control = {
             token: id for token, id in self._id_of.items() if self._types[id] == CONTROL and len(token) > 1
@@ -114,17 +125,27 @@ class Tokenizer:
                 pass
         return token.encode()
 
+    def piece(self, id: int, at_start: bool) -> bytes:
+        """What a token adds to a text: its bytes, ``at_start`` without the space that the tokenizer puts there."""
+        piece = self.token_bytes(id)
+        strips = at_start and self._space_prefix is not SpacePrefix.NONE and self._types[id] in (NORMAL, BYTE)
+        return piece.removeprefix(b" ") if strips else piece
+
+    def starts_text(self, id: int) -> bool:
+        """Whether what follows the token is ``at_start`` for ``piece``."""
+        self.token_text(id)
+        return self._space_prefix is SpacePrefix.EVERY and self._types[id] in (CONTROL, USER_DEFINED)
+
     def is_special(self, id: int) -> bool:
         """Whether the token stands for no text of a reply (control, unknown or unused)."""
         self.token_text(id)
         return self._types[id] in (CONTROL, UNKNOWN, UNUSED)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ``ids``, control tokens spelled out, bytes that are not UTF-8 replaced by U+FFFD.
-
-        A space that the tokenizer puts before a text is taken away at the beginning.
-        """
-        text = b"".join(map(self.token_bytes, ids))
-        if self.space_prefix:
-            text = text.removeprefix(b" ")
+        """The text of ``ids``, control tokens spelled out, bytes that are not UTF-8 replaced by U+FFFD."""
+        text = bytearray()
+        at_start = True
+        for id in ids:
+            text += self.piece(id, at_start)
+            at_start = self.starts_text(id)
         return text.decode("utf-8", "replace")

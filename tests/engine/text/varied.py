@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 
 _PIECES = (
@@ -102,14 +103,24 @@ _ALPHABETS = (
 
 
 def varied_strings(count: int = 3 * len(_PIECES)) -> list[str]:
-    """``count`` strings, always the same: the pieces above, then pieces and made-up words joined at random."""
+    """``count`` strings, the same on every machine: the pieces above, then pieces and made-up words at random."""
     rng = random.Random(5)
+
+    def below(limit: int) -> int:
+        return int(rng.random() * limit)  # the only method whose numbers no Python version changes
+
     strings = list(_PIECES)
+    joined = [piece for piece in _PIECES if len(piece) < 60]
     while len(strings) < count:
         parts = []
-        for _ in range(rng.randint(1, 4)):
-            alphabet = rng.choice(_ALPHABETS)
-            word = "".join(rng.choice(alphabet) for _ in range(rng.randint(1, 12)))
-            parts.append(rng.choice(_PIECES) if rng.random() < 0.2 else word + " " * rng.randint(0, 1))
+        for _ in range(1 + below(3)):
+            alphabet = _ALPHABETS[below(len(_ALPHABETS))]
+            word = "".join(alphabet[below(len(alphabet))] for _ in range(1 + below(7))) + " " * below(2)
+            parts.append(joined[below(len(joined))] if rng.random() < 0.25 else word)
         strings.append("".join(parts))
     return strings[:count]
+
+
+def strings_sha256(strings: list[str]) -> str:
+    """Tells whether reference ids were made from these very strings."""
+    return hashlib.sha256("\0".join(strings).encode()).hexdigest()
