@@ -14,6 +14,7 @@ from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.program import matrix, sample
 from engine.program.activations import Activations
+from engine.program.delta import delta_kernels
 from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, rope_defines, small_kernels
 from engine.program.nodes import Node
 from engine.program.op import Op
@@ -37,6 +38,7 @@ def kernel_jobs(
     jobs: list[tuple[str, Defines, bool]] = [("nothing", {}, True)]
     for prefill in (False, True):
         jobs += [(choice.name, choice.defines, False) for choice in small_kernels(kernels, geometry, prefill).values()]
+        jobs += [(*choice, False) for choice in delta_kernels(kernels, geometry, prefill).values()]
     jobs += matrix.required_kernels(kernels, matrix_uses(tensors, specs), rope_defines(geometry))
     jobs += sample.required_kernels()
     unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}

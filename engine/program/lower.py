@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from engine.cache import Cache
 from engine.models.config import Geometry
+from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import Caches, embed, embed_decode, gate_up, matmul, matvec, qkv
 from engine.program.nodes import Node
@@ -127,6 +128,8 @@ class Lowering:
             "qkv_rope": self._qkv_rope,
             "head": self._head,
         }
+        recurrent = buffers.cache.recurrent
+        self._lowered |= DeltaLowering(kernels, geometry, buffers.state, recurrent, tokens, prefill).lowered
 
     def lower(self, nodes: list[Node]) -> list[Op]:
         """One op a node, two for decode attention (ranges, then their merge)."""

@@ -20,6 +20,7 @@ same list serves one decode token and a prompt chunk. Arguments by kind (slices 
     head        (weight, x, y)             logits = W x
     head_keys   (weight, x, y)             the same, with the first step of sampling (engine.program.sample)
 
+``engine.program.delta`` lists those of Gated DeltaNet layers.
 Attention layers number their KV caches, and recurrent layers their states, from 0 each in the order of the layers.
 All that multiply by weights may have one argument more, a ``matrix.Norm``: x is first normed.
 """

@@ -15,3 +15,4 @@ float gelu(float v) {
 #else
 #define ACTIVATE silu
 #endif
+float sigmoid(float v) { return 1.0 / (1.0 + exp(-v)); }

@@ -1,22 +1,11 @@
-// Sums and maxima over a workgroup of LANES invocations in one fixed order: a shuffle-xor tree inside each
-// subgroup, then the subgroups in turn. (subgroupAdd's order is the driver's choice, so it is never used.)
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
+// Sums and maxima over a workgroup of LANES invocations in one fixed order: subgroup.glsl's inside each subgroup, then the
+// subgroups in turn.
+#include "subgroup.glsl"
 
 #define REDUCE_GROUPS (LANES / SUBGROUP_SIZE)
 #if REDUCE_GROUPS > 1
 shared float reduce_parts[REDUCE_GROUPS];
 #endif
-
-float subgroup_sum(float value) {
-    for (uint step = SUBGROUP_SIZE / 2; step > 0; step >>= 1) value += subgroupShuffleXor(value, step);
-    return value;
-}
-
-float subgroup_max(float value) {
-    for (uint step = SUBGROUP_SIZE / 2; step > 0; step >>= 1) value = max(value, subgroupShuffleXor(value, step));
-    return value;
-}
 
 float workgroup_sum(float value) {
     value = subgroup_sum(value);

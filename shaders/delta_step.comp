@@ -1,0 +1,108 @@
+#version 460
+// A Gated DeltaNet layer's decode token from its projections to the gated norm, on GPUs, in one dispatch: conv.comp,
+// delta_groups.comp and gated_norm.comp with the same arithmetic. A workgroup has a value head. No other one reads the
+// row of the ring that this token writes.
+#include "binding.glsl"
+#include "state.glsl"
+#include "delta.glsl"
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, readonly, X, float, x)
+BUFFER(1, readonly, ConvWeight, vec4, conv_weight)
+BUFFER(2, readonly, Alpha, float, alpha)
+BUFFER(3, readonly, Beta, float, beta)
+BUFFER(4, readonly, Bias, float, bias)
+BUFFER(5, readonly, A, float, a)
+BUFFER(6, readonly, Z, float, z)
+BUFFER(7, readonly, Weight, float, weight)
+BUFFER(8, READWRITE, Ring, float, ring)
+BUFFER(9, READWRITE, Delta, vec4, delta)
+BUFFER(10, readonly, State, uint, state)
+BUFFER(11, writeonly, Result, float, result)
+PUSH_BEGIN
+    ADDRESS(X, x)
+    ADDRESS(ConvWeight, conv_weight)
+    ADDRESS(Alpha, alpha)
+    ADDRESS(Beta, beta)
+    ADDRESS(Bias, bias)
+    ADDRESS(A, a)
+    ADDRESS(Z, z)
+    ADDRESS(Weight, weight)
+    ADDRESS(Ring, ring)
+    ADDRESS(Delta, delta)
+    ADDRESS(State, state)
+    ADDRESS(Result, result)
+    uint key_heads;
+    uint value_heads;
+    float eps;
+PUSH_END
+
+#define HEAD_QUADS (HEAD_DIM / 4)
+#define COLUMNS (LANES / COLUMN_LANES)  // at once
+#define TURNS (HEAD_DIM / COLUMNS)
+shared vec4 heads[3 * HEAD_QUADS];  // this head's query, key and value as the convolution leaves them
+shared float outputs[HEAD_DIM];
+float query_scale, key_scale;
+#define LANE (gl_LocalInvocationIndex % COLUMN_LANES)
+#define QUERY(m) (heads[LANE + (m) * COLUMN_LANES] * query_scale)
+#define KEY(m) (heads[HEAD_QUADS + LANE + (m) * COLUMN_LANES] * key_scale)
+#include "delta_column.glsl"
+#include "delta_ring.glsl"
+
+void load_column(uint i, uint position) {
+    [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) {
+        column[m] = vec4(0.0);
+        if (position != 0) column[m] = delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES];
+    }
+}
+
+float input_before(uint tokens, uint channel, uint position) {
+    return position < tokens ? 0.0 : ring.data[ring_row(position - tokens, channels()) + channel];
+}
+
+// the sum of squares of a head's elements in shared memory, known to every invocation
+#define SQUARES(squares, element) \
+    float squares = 0.0; \
+    for (uint i = gl_LocalInvocationIndex % SUBGROUP_SIZE; i < HEAD_DIM; i += SUBGROUP_SIZE) \
+        squares = fma(element, element, squares); \
+    squares = subgroup_sum(squares);
+
+void kernel() {
+    if (state.data[STATE_DONE] != 0u) return;
+    const uint position = state.data[STATE_POSITION], t = gl_LocalInvocationIndex;
+    const uint head = gl_WorkGroupID.x, key_head = head % key_heads;
+    const uint first = head * HEAD_DIM + t / COLUMN_LANES;
+    load_column(first, position);
+    const float kept = decay(a.data[head], alpha.data[head], bias.data[head]), write = sigmoid(beta.data[head]);
+    for (uint i = t; i < 3 * HEAD_DIM; i += LANES) {
+        const uint part = i / HEAD_DIM;
+        const uint channel = (part == 2 ? 2 * key_heads + head : part * key_heads + key_head) * HEAD_DIM + i % HEAD_DIM;
+        const float newest = x.data[channel];
+        const vec4 inputs = vec4(
+            input_before(3, channel, position), input_before(2, channel, position),
+            input_before(1, channel, position), newest);
+        heads[i / 4][i % 4] = conv_silu(conv_weight.data[channel], inputs);
+        if (part == 2 || head < key_heads) ring.data[ring_row(position, channels()) + channel] = newest;
+    }
+    barrier();
+    SQUARES(query_squares, heads[i / 4][i % 4])
+    SQUARES(key_squares, heads[HEAD_QUADS + i / 4][i % 4])
+    query_scale = l2_scale(query_squares, true);
+    key_scale = l2_scale(key_squares, false);
+    [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
+        const uint i = first + turn * COLUMNS;
+        if (turn > 0) load_column(i, position);
+        const uint in_head = i - head * HEAD_DIM;
+        const float o = column_step(heads[2 * HEAD_QUADS + in_head / 4][in_head % 4], kept, write);
+        if (LANE == 0) outputs[in_head] = o;
+        [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES] = column[m];
+    }
+    barrier();
+    SQUARES(squares, outputs[i])
+    for (uint i = t; i < HEAD_DIM; i += LANES) {
+        result.data[head * HEAD_DIM + i] = gated_norm(outputs[i], squares, eps, weight.data[i], z.data[head * HEAD_DIM + i]);
+    }
+}
+
+#include "main.glsl"

@@ -1,0 +1,180 @@
+"""Gated DeltaNet's kernels against float64 numpy, of software devices and of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.cache import RecurrentState
+from engine.decode.state import STATE_BYTES, STATE_DONE, STATE_POSITION
+from engine.models.config import DeltaShape, Geometry
+from engine.program.delta import DeltaLowering
+from engine.program.nodes import Node
+from engine.vulkan.memory import Slice
+from tests.engine.gpu import POISON, Gpu
+from tests.engine.qwen35_reference import DeltaInputs, DeltaResults, DeltaWeights, delta_net
+from tests.engine.weight_data import fresh_random
+
+EPS = 1e-6
+TOKENS = 23
+SHAPES = [(1, 1, 32), (2, 6, 64), (3, 3, 128), (1, 2, 96), (2, 2, 256)]  # key heads, value heads, head size
+Floats = npt.NDArray[np.float32]
+
+
+@pytest.fixture(scope="module", params=[None, False], ids=["software", "gpu"])
+def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu]:
+    with Gpu(row_kernels=request.param) as device:
+        yield device
+
+
+class Layer(NamedTuple):
+    """Random weights and ``TOKENS`` tokens' projections, and what they should give."""
+
+    shape: DeltaShape
+    inputs: tuple[Floats, ...]
+    weights: tuple[Floats, ...]
+    expected: DeltaResults
+
+
+def random_layer(key_heads: int, value_heads: int, size: int) -> Layer:
+    random = fresh_random()
+    shape = DeltaShape(1, key_heads, value_heads, size, 4)
+
+    def normal(*dimensions: int) -> Floats:
+        return random.standard_normal(dimensions).astype(np.float32)
+
+    inputs = (
+        normal(TOKENS, shape.conv_size), normal(TOKENS, shape.value_size),
+        3 * normal(TOKENS, value_heads), 2 * normal(TOKENS, value_heads),
+    )  # fmt: skip
+    inputs[0][:, :: size // 2] *= 30  # some channels stand out
+    weights = (normal(shape.conv_size, 4), 2 * normal(value_heads), -np.exp(normal(value_heads)), 1 + normal(size))
+    wide = [array.astype(np.float64) for array in (*inputs, *weights)]
+    expected = delta_net(DeltaInputs(*wide[:4]), DeltaWeights(*wide[4:]), key_heads, EPS)
+    return Layer(shape, inputs, weights, expected)
+
+
+class Run:
+    """A layer's state on the device, and chunks of tokens fed through it."""
+
+    def __init__(self, gpu: Gpu, layer: Layer) -> None:
+        self.gpu, self.layer, shape = gpu, layer, layer.shape
+        self.geometry = Geometry(
+            layers=1, hidden=32, heads=1, kv_heads=1, head_size=32, rotated=32, rope_halves=True, ffn=32, vocab=32,
+            eps=EPS, trained_context=32, windows_tokens=(), attention_scale=1.0, delta=shape,
+        )  # fmt: skip
+        self.recurrent = RecurrentState(gpu.poisoned(shape.conv_bytes), gpu.poisoned(shape.state_bytes))
+        self.weights = [gpu.array(array, constant=True) for array in layer.weights]
+
+    def feed(self, start: int, end: int, fused: bool = False, done: bool = False) -> tuple[Floats, Floats, Floats]:
+        """Tokens ``start`` to ``end``: what the convolution, the delta rule and the layer give; fused the last only."""
+        gpu, shape = self.gpu, self.layer.shape
+        words = np.zeros(STATE_BYTES // 4, np.uint32)
+        words[STATE_POSITION], words[STATE_DONE] = start, done
+        state, tokens = gpu.array(words), end - start
+        lowering = DeltaLowering(gpu.kernels, self.geometry, state, [self.recurrent], tokens, prefill=not fused)
+        x, z, alpha, beta = (gpu.array(array[start:end]) for array in self.layer.inputs)
+        conv, bias, a, norm = self.weights
+        y, o, out = (
+            gpu.poisoned(tokens * size * 4 + 64) for size in (shape.conv_size, shape.value_size, shape.value_size)
+        )
+        nodes = [
+            Node("conv", "conv", (x, conv, 0, y)),
+            Node("delta", "delta", (x, y, alpha, beta, bias, a, 0, o)),
+            Node("gated_norm", "gated_norm", (o, z, norm, out)),
+        ]
+        if fused:
+            nodes = [Node("delta_step", "delta_step", (x, conv, alpha, beta, bias, a, z, norm, 0, out))]
+        gpu.run(*[lowering.lowered[node.kind](node) for node in nodes])
+        return tuple(self._read(item, tokens) for item in (y, o, out))  # type: ignore[return-value]
+
+    def _read(self, source: Slice, tokens: int) -> Floats:
+        found: Floats = self.gpu.read(source)[:-16].reshape(tokens, -1)
+        assert (self.gpu.read(source.part(source.size - 64, 64), np.uint8) == POISON).all(), "wrote past the end"
+        return found
+
+    def state(self) -> tuple[Floats, Floats]:
+        """The ring (4, channels), and the delta state (value_heads, key dimension, value dimension)."""
+        shape = self.layer.shape
+        delta = self.gpu.read(self.recurrent.delta).reshape(-1, shape.head_size, shape.head_size)
+        if not self.gpu.device.row_kernels:
+            delta = delta.swapaxes(1, 2)
+        return self.gpu.read(self.recurrent.conv).reshape(4, -1), delta
+
+
+def assert_close(found: npt.NDArray[Any], expected: npt.NDArray[np.float64], tolerance: float) -> None:
+    assert np.isfinite(found).all()
+    assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_a_chunk_is_the_definition(gpu: Gpu, sizes: tuple[int, int, int]) -> None:
+    layer = random_layer(*sizes)
+    run = Run(gpu, layer)
+    y, o, out = run.feed(0, TOKENS)
+    assert_close(y, layer.expected.qkv, 3e-6)
+    assert_close(o, layer.expected.o, 2e-5)
+    assert_close(out, layer.expected.y, 2e-5)
+    ring, delta = run.state()
+    assert_close(delta, layer.expected.states[-1], 2e-5)
+    for token in range(TOKENS - 4, TOKENS):
+        np.testing.assert_array_equal(ring[token % 4], layer.inputs[0][token])
+
+
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_no_cut_changes_a_bit(gpu: Gpu, sizes: tuple[int, int, int]) -> None:
+    layer = random_layer(*sizes)
+    whole = Run(gpu, layer)
+    expected = whole.feed(0, TOKENS)
+    for cuts in ([1, 2, 3, 4, 9], [5, 6], [17, 20], list(range(1, TOKENS))):
+        run = Run(gpu, layer)
+        found = [run.feed(start, end) for start, end in zip([0, *cuts], [*cuts, TOKENS], strict=True)]
+        for parts, all_at_once in zip(zip(*found, strict=True), expected, strict=True):
+            np.testing.assert_array_equal(np.concatenate(parts), all_at_once)
+        for one, other in zip(run.state(), whole.state(), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_one_dispatch_gives_the_bits_of_three(gpu: Gpu, sizes: tuple[int, int, int]) -> None:
+    if gpu.device.row_kernels:
+        pytest.skip("software devices have no such kernel")
+    layer = random_layer(*sizes)
+    separate, fused = Run(gpu, layer), Run(gpu, layer)
+    for token in range(9):
+        expected = separate.feed(token, token + 1)[2]
+        np.testing.assert_array_equal(fused.feed(token, token + 1, fused=True)[2], expected)
+        for one, other in zip(fused.state(), separate.state(), strict=True):
+            written = slice(None) if one.ndim == 3 else slice(0, token + 1)  # rows of the ring
+            np.testing.assert_array_equal(one[written], other[written])
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_token_behind_an_end_token_leaves_the_state(gpu: Gpu, fused: bool) -> None:
+    if fused and gpu.device.row_kernels:
+        pytest.skip("software devices have no such kernel")
+    run = Run(gpu, random_layer(2, 4, 64))
+    run.feed(0, 6)
+    before = run.state()
+    run.feed(6, 7, fused, done=True)
+    for one, other in zip(run.state(), before, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_first_token_reads_no_state(gpu: Gpu) -> None:
+    layer = random_layer(1, 3, 32)
+    run = Run(gpu, layer)  # poisoned
+    expected = run.feed(0, TOKENS)[2]
+    np.testing.assert_array_equal(run.feed(0, TOKENS)[2], expected)  # over another conversation's
+
+
+@pytest.mark.parametrize("count", [1, 63, 1000])
+def test_sigmoid_mul(gpu: Gpu, count: int) -> None:
+    x, gate = fresh_random().normal(0, 5, (2, count)).astype(np.float32)
+    target = gpu.array(x)
+    gpu.dispatch("sigmoid_mul", (target, gpu.array(gate)), (count,), (-(-count // 64), 1, 1))
+    assert_close(gpu.read(target)[:count], x / (1 + np.exp(-gate.astype(np.float64))), 1e-6)
