@@ -7,6 +7,7 @@ from engine.dry_run import SHAPES as DRY_RUN_SHAPES
 from engine.dry_run import DryRun, KernelStatistics, RecordedProgram, compile_and_record
 from engine.engine import Engine
 from engine.errors import Cancelled, EngineError
+from engine.fit import DeviceRoom, ModelOnDisk, device_room, inspect_model
 from engine.info import ModelInfo
 from engine.profile.article import PieceRow, RemedyRow, RunMedians, RunSettings, piece_rows, remedy_rows
 from engine.profile.bubble_report import BubbleReport, starved_us
@@ -35,12 +36,14 @@ __all__ = [
     "BubbleReport",
     "Cancelled",
     "DeviceInfo",
+    "DeviceRoom",
     "DryRun",
     "Engine",
     "EngineError",
     "KernelSpan",
     "KernelStatistics",
     "ModelInfo",
+    "ModelOnDisk",
     "PieceRow",
     "PrefillStats",
     "RecordedProgram",
@@ -56,10 +59,12 @@ __all__ = [
     "Verdict",
     "chrome_trace",
     "compile_and_record",
+    "device_room",
     "export_suffix",
     "export_text",
     "floor_fraction",
     "floor_tok_s",
+    "inspect_model",
     "list_devices",
     "median_error",
     "native_record_us",

@@ -7,7 +7,7 @@ from typing import Any
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.calibration import open_calibration
-from engine.vulkan.instance import Instance
+from engine.vulkan.instance import Instance, extensions_of
 
 _COMPUTE = 2
 # (structure, sType, feature): what the engine cannot do without
@@ -65,7 +65,7 @@ class Device:
         self.binding = binding
         self.info, self.physical = instance.choose(wanted)
         self.row_kernels = self.info.is_software if row_kernels is None else row_kernels
-        self.extensions = self._device_extensions()
+        self.extensions = extensions_of(self.physical)
         if not statistics:
             self.extensions.discard(_STATISTICS_EXTENSION)
         self.features: set[str] = set()
@@ -132,13 +132,6 @@ class Device:
     def close(self) -> None:
         """Destroy the device; everything made from it must be gone."""
         lib.vkDestroyDevice(self.handle, NULL)
-
-    def _device_extensions(self) -> set[str]:
-        count = ffi.new("uint32_t*")
-        check(lib.vkEnumerateDeviceExtensionProperties(self.physical, NULL, count, NULL), "listing extensions")
-        found = ffi.new("VkExtensionProperties[]", count[0])
-        check(lib.vkEnumerateDeviceExtensionProperties(self.physical, NULL, count, found), "listing extensions")
-        return {ffi.string(item.extensionName).decode() for item in found}
 
     def _feature_chain(self) -> tuple[Any, dict[str, Any]]:
         clock = ffi.new("VkPhysicalDeviceShaderClockFeaturesKHR*", {"sType": 1000181000})

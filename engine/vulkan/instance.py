@@ -169,6 +169,15 @@ def describe(index: int, physical: Any) -> DeviceInfo:
     )
 
 
+def extensions_of(physical: Any) -> set[str]:
+    """The device extensions that a VkPhysicalDevice offers."""
+    count = ffi.new("uint32_t*")
+    check(lib.vkEnumerateDeviceExtensionProperties(physical, NULL, count, NULL), "listing extensions")
+    found = ffi.new("VkExtensionProperties[]", count[0])
+    check(lib.vkEnumerateDeviceExtensionProperties(physical, NULL, count, found), "listing extensions")
+    return {str(ffi.string(item.extensionName).decode()) for item in found}
+
+
 def _string(chars: Any) -> str:
     return "" if chars == NULL else str(ffi.string(chars).decode(errors="replace"))
 

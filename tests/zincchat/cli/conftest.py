@@ -38,9 +38,10 @@ def run_in_process(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outco
 
 @pytest.fixture
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder."""
+    """An empty data folder, and an empty cache of the hub's."""
     folder = tmp_path / "data"
     monkeypatch.setenv("ZINCCHAT_DATA", str(folder))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return folder
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 import engine as engine_package
-from engine import EngineError, Sampling, TokenTiming, TokenTrace
+from engine import DeviceRoom, EngineError, Sampling, TokenTiming, TokenTrace
 from tests.made_traces import made_trace
 
 TRAINED_CONTEXT = 8192
@@ -234,8 +234,14 @@ class FakeEngine:
         return FakeSession(self)
 
 
+def fake_room(device: int | str | None = None) -> DeviceRoom:
+    """The GPU's room where one is asked for, else the software device's."""
+    return DeviceRoom("Fake llvmpipe" if device is None else "Fake GPU", 2 << 30, device is None)
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the fake names in place of the engine's own."""
     FakeEngine.opened = []
     monkeypatch.setattr(engine_package, "Engine", FakeEngine)
     monkeypatch.setattr(engine_package, "list_devices", lambda: list(DEVICES))
+    monkeypatch.setattr(engine_package, "device_room", fake_room)
