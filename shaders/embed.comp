@@ -3,10 +3,11 @@
 // state's token.
 #include "binding.glsl"
 #include "state.glsl"
+#include "weight_type.glsl"
 
 layout(local_size_x = 64) in;
 
-BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, Ids, uint, ids)
 BUFFER(3, writeonly, Result, vec4, result)

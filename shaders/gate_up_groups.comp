@@ -7,9 +7,9 @@
 
 layout(local_size_x = TEAMS * LANES) in;
 
-BUFFER(0, readonly, GateQuants, uvec4, gate_quants)
+BUFFER(0, readonly, GateQuants, QUANT_ELEMENT, gate_quants)
 BUFFER(1, readonly, GateScales, SCALE_ELEMENT, gate_scales)
-BUFFER(2, readonly, UpQuants, uvec4, up_quants)
+BUFFER(2, readonly, UpQuants, QUANT_ELEMENT, up_quants)
 BUFFER(3, readonly, UpScales, SCALE_ELEMENT, up_scales)
 BUFFER(4, readonly, X, vec4, x)
 BUFFER(5, readonly, Norm, vec4, norm)
@@ -29,7 +29,7 @@ PUSH_END
 
 #define QUANT(base, i) (base.side == 0u ? gate_quants.data[i] : up_quants.data[i])
 #define SCALE(base, i) (base.side == 0u ? SCALE_WORD(gate_scales.data, i) : SCALE_WORD(up_scales.data, i))
-#define SCALE_QUAD(base, i) (base.side == 0u ? gate_scales.data[i] : up_scales.data[i])
+#define SCALE_VECTOR(base, i) (base.side == 0u ? gate_scales.data[i] : up_scales.data[i])
 #define SUMS (2 * ROWS)
 #include "dequant.glsl"
 #include "row_products.glsl"

@@ -2,12 +2,13 @@
 // y = silu(G x) * (U x), with GELU gelu(G x) * (U x), on software devices: eight rows of each a workgroup, with matvec_rows' arithmetic.
 #include "binding.glsl"
 #include "activation.glsl"
+#include "weight_type.glsl"
 
 layout(local_size_x = 8) in;
 
-BUFFER(0, readonly, GateQuants, uvec4, gate_quants)
+BUFFER(0, readonly, GateQuants, QUANT_ELEMENT, gate_quants)
 BUFFER(1, readonly, GateScales, uint, gate_scales)
-BUFFER(2, readonly, UpQuants, uvec4, up_quants)
+BUFFER(2, readonly, UpQuants, QUANT_ELEMENT, up_quants)
 BUFFER(3, readonly, UpScales, uint, up_scales)
 BUFFER(4, readonly, X, float, x)
 BUFFER(5, writeonly, Y, float, y)

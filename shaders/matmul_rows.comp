@@ -2,10 +2,11 @@
 // Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on software devices: a row a lane, TOKENS tokens an invocation.
 // A block is unpacked once for all its tokens; x has the same address in all lanes, which makes it one broadcast.
 #include "binding.glsl"
+#include "weight_type.glsl"
 
 layout(local_size_x = 8) in;
 
-BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, X, vec4, x)
 BUFFER(3, READWRITE, Y, float, y)
@@ -35,7 +36,7 @@ void kernel() {
         at[t] = min(first + t, tokens - 1u) * quads;
     }
     for (uint block = 0u; block < blocks; ++block) {
-        uvec4 units[UNITS];
+        QUANT_ELEMENT units[UNITS];
         [[unroll]] for (uint unit = 0u; unit < UNITS; ++unit) units[unit] = QUANT(base, unit_index(base, block * UNITS + unit));
         const uvec2 high = load_high(base, block);
         const vec2 low_scale = block_scale(base, block, 0u), high_scale = block_scale(base, block, 1u);

@@ -2,10 +2,11 @@
 // Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on GPUs: 64 rows by 64 tokens a workgroup, 32 columns
 // at a time through shared memory, 4 by 4 results an invocation. A result's order of summation is always the same.
 #include "binding.glsl"
+#include "weight_type.glsl"
 
 layout(local_size_x = 256) in;
 
-BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, X, vec4, x)
 BUFFER(3, READWRITE, Y, float, y)

@@ -1,10 +1,11 @@
 #version 460
 // y = W x, or y += W x with ADD, on software devices: OCTETS groups of eight rows a workgroup.
 #include "binding.glsl"
+#include "weight_type.glsl"
 
 layout(local_size_x = 8) in;
 
-BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, X, float, x)
 BUFFER(3, READWRITE, Y, float, y)

@@ -10,7 +10,7 @@
 
 layout(local_size_x = TEAMS * LANES) in;
 
-BUFFER(0, readonly, Quants, uvec4, quants)
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
 BUFFER(2, readonly, X, vec4, x)
 BUFFER(3, readonly, Norm, vec4, norm)
@@ -39,7 +39,7 @@ PUSH_END
 
 #define QUANT(base, i) quants.data[i]
 #define SCALE(base, i) SCALE_WORD(scales.data, i)
-#define SCALE_QUAD(base, i) scales.data[i]
+#define SCALE_VECTOR(base, i) scales.data[i]
 #define SUMS ROWS
 #include "dequant.glsl"
 

@@ -16,7 +16,7 @@ from engine.program.op import Op
 from engine.program.tuning import division, lanes, norm_late, stage_blocks
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
-from engine.weights.repack import FLOATS, Layout
+from engine.weights.formats import FLOATS, Layout
 
 Use = Literal[
     "matvec", "matvec_add", "norm_matvec", "gate_up", "norm_gate_up", "qkv", "norm_qkv", "head", "norm_head",

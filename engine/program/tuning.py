@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from gguf.constants import GGMLQuantizationType as _T
 
+from engine.weights.formats import CODEBOOKS
+
 _MOST_LANES = 128
 _INVOCATIONS_A_GROUP = 512
 _INVOCATIONS_WANTED = 1 << 16  # what an H200 holds of these kernels at once: 512 a multiprocessor
@@ -16,6 +18,7 @@ _TEAMS_WANTED = 140  # with fewer tiles, they have fewer rows
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
+_CODEBOOK_SHARED_BYTES = 2048
 _ATTEND_LANES = 128
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
@@ -50,7 +53,8 @@ def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> 
     """Blocks of 32 columns of x in a workgroup's ``shared_bytes`` of shared memory at once: all, or whole chunks."""
     block_bytes = 144 if kind in _ROWS_AT_ONCE else 112  # PITCH of block_x.glsl
     blocks = -(-cols // 32)
-    most = (shared_bytes - _OTHER_SHARED_BYTES - 4 * blocks) // block_bytes
+    others = _OTHER_SHARED_BYTES + (_CODEBOOK_SHARED_BYTES if kind in CODEBOOKS else 0)
+    most = (shared_bytes - others - 4 * blocks) // block_bytes
     team = lanes(cols, subgroup_size)
     return blocks if blocks <= most else max(1, most // team) * team
 

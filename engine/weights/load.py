@@ -15,8 +15,9 @@ from engine.errors import EngineError
 from engine.program.matrix import Use, Weight
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Memory, Slice
+from engine.weights.formats import SUPPORTED_TYPES, Layout, plane_bytes
 from engine.weights.gguf_header import TensorInfo
-from engine.weights.repack import SUPPORTED_TYPES, Layout, plane_bytes, repack
+from engine.weights.repack import repack
 from engine.weights.source import ModelSource
 
 _FLOAT_BYTES = 4

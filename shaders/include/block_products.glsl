@@ -9,15 +9,15 @@
 
 // A block of a row as loaded.
 struct Packed {
-    uvec4 u0;
+    QUANT_ELEMENT u0;
 #if UNITS > 1
-    uvec4 u1;
+    QUANT_ELEMENT u1;
 #endif
 #if UNITS > 2
-    uvec4 u2, u3;
+    QUANT_ELEMENT u2, u3;
 #endif
 #if UNITS > 4
-    uvec4 u4, u5, u6, u7;
+    QUANT_ELEMENT u4, u5, u6, u7;
 #endif
     uvec2 high;
     uvec4 scales;
@@ -42,16 +42,7 @@ Packed load_packed(RowBase base, uint block) {
     p.u7 = LOAD_UNIT(7u);
 #endif
     p.high = load_high(base, block);
-    p.scales = uvec4(0u);
-#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q8_0
-    p.scales.x = SCALE(base, d_index(base, block));
-#elif WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q5_1
-    p.scales.x = SCALE(base, dm_index(base, block));
-#elif WEIGHT_TYPE == WEIGHT_Q4_K
-    p.scales = SCALE_QUAD(base, super_index(base, block) / 4u);
-#elif WEIGHT_TYPE == WEIGHT_Q6_K
-    p.scales.xy = uvec2(SCALE(base, sub_index(base, block)), SCALE(base, d_index(base, block)));
-#endif
+    p.scales = load_scales(base, block);
     return p;
 }
 
@@ -90,10 +81,26 @@ ivec3 add_dots(ivec3 sums, uint q, ivec3 planes) {
 
 float planes_value(ivec3 sums) { return fma(float(sums.z), 65536.0, float(sums.y * 256 + sums.x)); }
 
+#ifdef CODEBOOK
+// The codebook in shared memory, a copy a bank, so that lanes looking up different codes do not wait for each other.
+#define BANKS 32u
+shared uint code_bytes[16u * BANKS];
+void fill_code_bytes() {
+    for (uint i = gl_LocalInvocationIndex; i < 16u * BANKS; i += GROUP) code_bytes[i] = uint(code_value(i / BANKS)) & 255u;
+}
+uint code_quad(uint word, uint shift) {
+    const uint bank = gl_LocalInvocationIndex % BANKS;
+    return code_bytes[((word >> shift) & 15u) * BANKS + bank]
+        | (code_bytes[((word >> (8u + shift)) & 15u) * BANKS + bank] << 8)
+        | (code_bytes[((word >> (16u + shift)) & 15u) * BANKS + bank] << 16)
+        | (code_bytes[((word >> (24u + shift)) & 15u) * BANKS + bank] << 24);
+}
+#endif
+
 // the q of the quads in the low and in the high half of a block; `OFFSET` is yet to be subtracted
-#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q4_K
-#define LOW_QUAD(p, word, i) (p.u0.word & 0x0f0f0f0fu)
-#define HIGH_QUAD(p, word, i) ((p.u0.word >> 4) & 0x0f0f0f0fu)
+#if defined(CODEBOOK)
+#define LOW_QUAD(p, word, i) code_quad(p.u0.word, 0u)
+#define HIGH_QUAD(p, word, i) code_quad(p.u0.word, 4u)
 #elif WEIGHT_TYPE == WEIGHT_Q8_0
 #define LOW_QUAD(p, word, i) p.u0.word
 #define HIGH_QUAD(p, word, i) p.u1.word
@@ -101,43 +108,33 @@ float planes_value(ivec3 sums) { return fma(float(sums.z), 65536.0, float(sums.y
 #define LOW_QUAD(p, word, i) unit_bytes(p.u0, p.high, i)
 #define HIGH_QUAD(p, word, i) unit_bytes(p.u0, p.high, i + 4u)
 #endif
-#if WEIGHT_TYPE == WEIGHT_Q4_0
-#define OFFSET 8
-#elif WEIGHT_TYPE == WEIGHT_Q5_0
-#define OFFSET 16
-#elif WEIGHT_TYPE == WEIGHT_Q6_K
-#define OFFSET 32
-#else
-#define OFFSET 0
-#endif
 #define LOW_DOTS(from, p) \
     add_dots(add_dots(add_dots(add_dots(from, LOW_QUAD(p, x, 0u), x0), LOW_QUAD(p, y, 1u), x1), LOW_QUAD(p, z, 2u), x2), LOW_QUAD(p, w, 3u), x3)
 #define HIGH_DOTS(from, p) \
     add_dots(add_dots(add_dots(add_dots(from, HIGH_QUAD(p, x, 0u), x4), HIGH_QUAD(p, y, 1u), x5), HIGH_QUAD(p, z, 2u), x6), HIGH_QUAD(p, w, 3u), x7)
 
 // Where there is one scale a block, its dots run on from half to half.
-#if WEIGHT_TYPE == WEIGHT_Q6_K
-#define BLOCK_SUM(sum, p) add_block(sum, p, block, LOW_DOTS(low_start, p), HIGH_DOTS(high_start, p), x_scale, total)
+#ifdef HALF_SCALES
+#define BLOCK_SUM(sum, p) add_block(sum, p, block, LOW_DOTS(low_start, p), HIGH_DOTS(high_start, p), x_scale, totals)
 #else
-#define BLOCK_SUM(sum, p) add_block(sum, p, block, HIGH_DOTS(LOW_DOTS(low_start, p), p), ivec3(0), x_scale, total)
+#define BLOCK_SUM(sum, p) add_block(sum, p, block, HIGH_DOTS(LOW_DOTS(low_start, p), p), ivec3(0), x_scale, totals)
 #endif
 
-// sum plus a block's product from its dots; `total` is the sum of its x
-float add_block(float sum, Packed p, uint block, ivec3 low, ivec3 high, float x_scale, float total) {
-#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q8_0
-    return fma(unpackHalf2x16(p.scales.x >> (block & 1u) * 16u).x * x_scale, planes_value(low), sum);
-#elif WEIGHT_TYPE == WEIGHT_Q6_K
-    const int two = int(p.scales.x >> (block & 1u) * 16u);
-    const float d = unpackHalf2x16(p.scales.y >> ((block >> 3) & 1u) * 16u).x * x_scale;
-    sum = fma(d * float(bitfieldExtract(two, 0, 8)), planes_value(low), sum);
-    return fma(d * float(bitfieldExtract(two, 8, 8)), planes_value(high), sum);
-#else
-#if WEIGHT_TYPE == WEIGHT_Q4_K
-    const vec2 dm = k4_scale(p.scales, block & 7u);
-#else
-    const vec2 dm = unpackHalf2x16(p.scales.x);
+// sum plus a block's product from its dots; `totals` are the sums of its x, by halves with HALF_SCALES
+float add_block(float sum, Packed p, uint block, ivec3 low, ivec3 high, float x_scale, vec2 totals) {
+    const uint item = SCALE_ITEM(base, block);
+    const vec2 scale = scale_of(p.scales, item, block, 0u);
+    sum = fma(scale.x * x_scale, planes_value(low), sum);
+#ifdef MINIMUM
+    sum = fma(scale.y, totals.x, sum);
 #endif
-    return fma(dm.y, total, fma(dm.x * x_scale, planes_value(low), sum));
+#ifdef HALF_SCALES
+    const vec2 high_scale = scale_of(p.scales, item, block, 1u);
+    sum = fma(high_scale.x * x_scale, planes_value(high), sum);
+#ifdef MINIMUM
+    sum = fma(high_scale.y, totals.y, sum);
 #endif
+#endif
+    return sum;
 }
 #endif

@@ -102,21 +102,29 @@ void stage_quad(uint item, vec4 v) {
 
 ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, planes); }
 
-#define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; float total, low_total, high_total, x_scale;
+// a block's sum, or with HALF_SCALES its halves'
+#ifdef HALF_SCALES
+#define TAKE_TOTALS(whole) totals = whole.zw;
+#define JOIN_STARTS
+#else
+#define TAKE_TOTALS(whole) totals = whole.xx;
+#define JOIN_STARTS low_start += high_start;
+#endif
+#define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; vec2 totals; float x_scale;
 #define TAKE_X(at) \
     { \
         const uint place = (at) * PITCH; \
         const ivec4 pa = staged[place], pb = staged[place + 1u], pc = staged[place + 2u]; \
         const ivec4 pd = staged[place + 3u], pe = staged[place + 4u], pf = staged[place + 5u]; \
         const vec4 whole = intBitsToFloat(staged[place + 6u]); \
-        total = whole.x; x_scale = whole.y; low_total = whole.z; high_total = whole.w; \
+        TAKE_TOTALS(whole) x_scale = whole.y; \
         x0 = ivec3(pa.x, pc.x, pe.x); x1 = ivec3(pa.y, pc.y, pe.y); \
         x2 = ivec3(pa.z, pc.z, pe.z); x3 = ivec3(pa.w, pc.w, pe.w); \
         x4 = ivec3(pb.x, pd.x, pf.x); x5 = ivec3(pb.y, pd.y, pf.y); \
         x6 = ivec3(pb.z, pd.z, pf.z); x7 = ivec3(pb.w, pd.w, pf.w); \
         low_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x0), x1), x2), x3); \
         high_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x4), x5), x6), x7); \
-        if (WEIGHT_TYPE != WEIGHT_Q6_K) low_start += high_start; \
+        JOIN_STARTS \
     }
 #endif
 

@@ -1,7 +1,7 @@
 // Weights for kernels where eight lanes share a block of one row, four columns each: on a software device everything
 // but the last shift is then scalar work, which costs an eighth of work on lanes.
 
-#if WEIGHT_TYPE == WEIGHT_Q4_0 || WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q4_K
+#if LOW_BITS == 4 && HIGH_BITS == 0 && !defined(CODEBOOK)
 // A nibble is not shifted down but masked where it is, which makes it 16^lane times too large; x makes up for that,
 // exactly. Lane 7's is then the sign as well: repack stores it flipped, so that what is read there is q - 8.
 #define IN_PLACE 1
@@ -47,23 +47,30 @@ vec4 lane_quants(RowBase base, uint block, uint lane) {
 #else
 #if IN_PLACE
     uvec4 q = QUANT(base, at) & (15u << (lane * 4u));
-#else
+#elif LOW_BITS == 4
     uvec4 q = (QUANT(base, at) >> (lane * 4u)) & 15u;
+#else
+    const uvec2 pairs = QUANT(base, at) >> (lane * 4u);
+    uvec4 q = uvec4(pairs.x, pairs.x >> 2, pairs.y, pairs.y >> 2) & 3u;
 #endif
-#if WEIGHT_TYPE == WEIGHT_Q5_0 || WEIGHT_TYPE == WEIGHT_Q5_1
-    const uint bits = load_high(base, block).x >> lane;
-    q |= uvec4(bits << 4, bits >> 4, bits >> 12, bits >> 20) & 16u;
-#elif WEIGHT_TYPE == WEIGHT_Q6_K
-    const uvec2 bits = load_high(base, block) >> (lane * 2u);
-    q |= uvec4(bits.x << 4, bits.x >> 12, bits.y << 4, bits.y >> 12) & 48u;
+#if HIGH_BITS == 1
+    const uint bits = load_high(base, block).x >> (lane * 4u) << LOW_BITS;
+    q |= uvec4(bits, bits >> 1, bits >> 2, bits >> 3) & (1u << LOW_BITS);
+#elif HIGH_BITS == 2
+    const uvec2 bits = load_high(base, block) >> (lane * 4u) << LOW_BITS;
+    q |= uvec4(bits.x, bits.x >> 2, bits.y, bits.y >> 2) & (3u << LOW_BITS);
 #endif
+#ifdef CODEBOOK
+    return code_values(q);
+#else
     return vec4(ivec4(q));
+#endif
 #endif
 }
 
 // (d, m) of a lane's columns of a block
 vec2 lane_scale(RowBase base, uint block, uint lane) {
-#if WEIGHT_TYPE == WEIGHT_Q6_K
+#ifdef HALF_SCALES
     const vec2 low = block_scale(base, block, 0u), high = block_scale(base, block, 1u);
     return (lane & 1u) == 0u ? low : high;
 #else

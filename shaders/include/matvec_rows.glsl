@@ -64,10 +64,10 @@ float add_block(float sum, RowBase base, uint block, uint lane, LaneX v) {
     return sum + product;
 #else
     const vec2 scale = lane_scale(base, block, lane);
-#if defined(NO_MIN)
-    return fma(scale.x, product, sum);
-#else
+#if defined(MINIMUM) || OFFSET != 0
     return fma(scale.y, v.total, fma(scale.x, product, sum));
+#else
+    return fma(scale.x, product, sum);
 #endif
 #endif
 }

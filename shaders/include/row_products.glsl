@@ -93,6 +93,11 @@ float row_total(uint i, uint parity) {
 #define BLOCK_OF(chunk) min((chunk) * LANES + TEAM_LANE, BLOCKS - 1u)
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
+#ifdef CODEBOOK
+#define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
+#else
+#define PREPARE_CODES
+#endif
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
 // a lane beyond the last block repeats that one for nothing
 #if ((COLS + 31) / 32) % LANES == 0
@@ -109,6 +114,7 @@ float row_total(uint i, uint parity) {
     EACH_SUM(DECLARE_ROW) \
     uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u); \
     EACH_SUM(LOAD_ROW) \
+    PREPARE_CODES \
     PREPARE_X
 
 #define EACH_TILE \

@@ -11,16 +11,21 @@ from gguf import quants
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 T = GGMLQuantizationType
-TYPES = (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q6_K)
-K_TYPES = (T.Q4_K, T.Q6_K)
+K_TYPES = (T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS)  # of 256 columns a block
+TYPES = (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.IQ4_NL, T.MXFP4, *K_TYPES)
 _SCALE_OFFSETS = {
     T.Q4_0: (0,),
     T.Q4_1: (0, 2),
     T.Q5_0: (0,),
     T.Q5_1: (0, 2),
     T.Q8_0: (0,),
+    T.IQ4_NL: (0,),
+    T.Q2_K: (80, 82),
+    T.Q3_K: (108,),
     T.Q4_K: (0, 2),
+    T.Q5_K: (0, 2),
     T.Q6_K: (208,),
+    T.IQ4_XS: (0,),
 }
 
 
@@ -45,7 +50,9 @@ def random_raw(random: np.random.Generator, type: T, rows: int, cols: int) -> np
         )
     per_block, block_bytes = GGML_QUANT_SIZES[type]
     raw = random.integers(0, 256, (rows * cols // per_block, block_bytes), np.uint8)
-    for offset in _SCALE_OFFSETS[type]:
+    if type is T.MXFP4:  # an exponent of two
+        raw[:, 0] = random.integers(115, 124, len(raw))
+    for offset in _SCALE_OFFSETS.get(type, ()):
         scale = random.normal(0, 0.01, len(raw)).astype(np.float16)
         raw[:, offset : offset + 2] = scale[:, None].view(np.uint8)
     return raw.reshape(-1)

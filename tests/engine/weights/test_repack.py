@@ -8,7 +8,8 @@ from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
 from engine.weights import repack as module
-from engine.weights.repack import LAYOUTS, Layout, plane_bytes, repack
+from engine.weights.formats import LAYOUTS, Layout, plane_bytes
+from engine.weights.repack import repack
 from tests.engine.weight_data import K_TYPES, TYPES, T, fresh_random, random_raw
 
 
@@ -18,8 +19,10 @@ def test_planes_are_as_large_as_the_file_says(type: GGMLQuantizationType, layout
     raw = random_raw(fresh_random(), type, 16, 1024)
     quants, scales = repack(raw, type, 16, 1024, layout)
     assert (quants.size, scales.size) == plane_bytes(type, 16, 1024, layout)
-    dummy = 16 if type in (T.F32, T.F16, T.BF16) else 0
-    assert quants.size + scales.size == raw.size + dummy
+    padding = 16 if type in (T.F32, T.F16, T.BF16) else 0
+    if type is T.Q3_K:  # its scales are 14 bytes, and 16 once loads are aligned
+        padding = 2 * raw.size // 110
+    assert quants.size + scales.size == raw.size + padding
     assert quants.size % 16 == 0 and scales.size % 4 == 0
 
 
