@@ -58,8 +58,8 @@ def take_apart(source: npt.NDArray[np.uint8], type: GGMLQuantizationType, cols: 
     if type in _BLOCKS_OF_32:
         scale, has_high = _BLOCKS_OF_32[type]
         high = [("high", _WORD)] if has_high else []
-        units = ("units", _UNIT, (FORMATS[type].unit_bytes // 16,))
-        blocks = source.view(np.dtype([("scale", scale), *high, units]))
+        block = [("scale", scale), *high, ("units", _UNIT, (FORMATS[type].unit_bytes // 16,))]
+        blocks = source.view(np.dtype(block))
         bits = _one_bits_of_word(blocks["high"])[..., None] if has_high else None
         return Fields(blocks["units"], bits, [blocks["scale"][..., None]])
     blocks = source.view(_BLOCKS_OF_256[type])
@@ -137,9 +137,9 @@ def _one_bits_of_word(high: Array) -> Array:
 def _one_bits_of_bytes(high: Array) -> Array:
     """(..., 32) bytes, bit i of each = a column of block i, as (..., 8) words in the kernels' order."""
     by_place = np.ascontiguousarray(high.reshape(*high.shape[:-1], 8, 4).swapaxes(-1, -2)).view(_PAIR)[..., 0]
-    return np.ascontiguousarray(_transpose_8x8(by_place).view("u1").reshape(*high.shape[:-1], 4, 8).swapaxes(-1, -2)).view(
-        _WORD
-    )[..., 0]
+    return np.ascontiguousarray(
+        _transpose_8x8(by_place).view("u1").reshape(*high.shape[:-1], 4, 8).swapaxes(-1, -2)
+    ).view(_WORD)[..., 0]
 
 
 def _transpose_8x8(x: Array) -> Array:

@@ -134,10 +134,17 @@ def write_tiny_llama(
 ) -> Path:
     """Write a random llama model and return its path.
 
-    ``types``: the quantisation of the matrices, by the tensor's short name ("attn_q", "ffn_down", "token_embd",
-    "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight. ``added``: user-defined tokens
-    at the end of the vocabulary. ``rope_freqs``: with the frequency divisors of Llama 3. ``tensors_a_part``: split
-    into files of so many tensors, the first of which is returned. The same arguments give the same file.
+    <<<<<<< HEAD
+        ``types``: the quantisation of the matrices, by the tensor's short name ("attn_q", "ffn_down", "token_embd",
+        "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight. ``added``: user-defined tokens
+        at the end of the vocabulary. ``rope_freqs``: with the frequency divisors of Llama 3. ``tensors_a_part``: split
+        into files of so many tensors, the first of which is returned. The same arguments give the same file.
+    =======
+        ``types``: the quantisation of the matrices, by the tensor's name ("blk.0.attn_q") or short name ("attn_q",
+        "ffn_down", "token_embd", "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight.
+        ``rope_freqs``: with the frequency divisors of Llama 3. ``tensors_a_part``: split into files of so many tensors,
+        the first of which is returned. The same arguments give the same file.
+    >>>>>>> ae6ed06 (Models of mixed types: k and v stack without q; test over all modes)
     """
     rng = np.random.default_rng(seed)
     by_name = types if isinstance(types, Mapping) else {"*": types}
@@ -160,8 +167,7 @@ def write_tiny_llama(
         writer.add_tokenizer_model("none")
 
     def add_matrix(name: str, rows: int, columns: int, deviation: float) -> None:
-        short = name.split(".")[-1]
-        tensor_type = by_name.get(short) or by_name.get("*", Type.Q4_1)
+        tensor_type = by_name.get(name) or by_name.get(name.split(".")[-1]) or by_name.get("*", Type.Q4_1)
         data = tensor_bytes(rng, rows, columns, tensor_type, deviation)
         writer.add_tensor(f"{name}.weight", data, raw_dtype=None if tensor_type == Type.F32 else tensor_type)
 
