@@ -134,17 +134,11 @@ def write_tiny_llama(
 ) -> Path:
     """Write a random llama model and return its path.
 
-    <<<<<<< HEAD
-        ``types``: the quantisation of the matrices, by the tensor's short name ("attn_q", "ffn_down", "token_embd",
-        "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight. ``added``: user-defined tokens
-        at the end of the vocabulary. ``rope_freqs``: with the frequency divisors of Llama 3. ``tensors_a_part``: split
-        into files of so many tensors, the first of which is returned. The same arguments give the same file.
-    =======
-        ``types``: the quantisation of the matrices, by the tensor's name ("blk.0.attn_q") or short name ("attn_q",
-        "ffn_down", "token_embd", "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight.
-        ``rope_freqs``: with the frequency divisors of Llama 3. ``tensors_a_part``: split into files of so many tensors,
-        the first of which is returned. The same arguments give the same file.
-    >>>>>>> ae6ed06 (Models of mixed types: k and v stack without q; test over all modes)
+    ``types``: the quantisation of the matrices, by the tensor's name ("blk.0.attn_q") or short name ("attn_q",
+    "ffn_down", "token_embd", "output", ...) with "*" for the others; norms are F32. ``tied``: no output.weight.
+    ``added``: user-defined tokens at the end of the vocabulary. ``rope_freqs``: with the frequency divisors of Llama 3.
+    ``tensors_a_part``: split into files of so many tensors, the first of which is returned. The same arguments give the
+    same file.
     """
     rng = np.random.default_rng(seed)
     by_name = types if isinstance(types, Mapping) else {"*": types}

@@ -11,8 +11,8 @@ from engine.errors import EngineError
 from engine.models import llama
 from engine.program.matrix import Use
 from engine.vulkan.unbacked import UnbackedMemory
-from engine.weights.gguf import GGUFFile
 from engine.weights.formats import LAYOUTS, Layout
+from engine.weights.gguf import GGUFFile
 from engine.weights.load import Rows, TensorSpec, allocate_weights, check_tensors, load
 from engine.weights.repack import repack
 from tests.engine.gpu import Gpu
