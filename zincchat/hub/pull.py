@@ -12,6 +12,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,8 @@ _TRIES = 5  # without a byte in between
 # What a cut connection loses at most, and how often the progress moves; huggingface_hub's own is 10 MiB.
 _CHUNK_BYTES = 256 << 10
 _HTTP_LIMIT_BYTES = 50_000_000_000
+_HASHED_BYTES = 4 << 20  # at a time
+_SHOWN_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +184,22 @@ class _Bar:
 
 
 def _has_hash(path: Path, file: _File) -> bool:
+    """Whether the file is what the hub lists; a large one takes seconds, so it shows how far it is."""
     if path.stat().st_size != file.size_bytes:
         return False
-    with path.open("rb") as stored:
-        return hashlib.file_digest(stored, "sha256").hexdigest() == file.sha256
+    digest, done_bytes = hashlib.sha256(), 0
+    shown = (
+        progress(f"checking {Path(file.path).name}", file.size_bytes)
+        if file.size_bytes > _SHOWN_BYTES
+        else nullcontext()
+    )
+    with path.open("rb") as stored, shown as show:
+        while piece := stored.read(_HASHED_BYTES):
+            digest.update(piece)
+            done_bytes += len(piece)
+            if show is not None:
+                show(done_bytes)
+    return digest.hexdigest() == file.sha256
 
 
 def _require_space(file: _File, have_bytes: int) -> None:

@@ -123,7 +123,7 @@ def test_a_terminated_command_leaves_no_half_file(
 def test_starting_loads_neither_the_engine_nor_the_app(default_model: Path) -> None:
     program = (
         "import sys; from zincchat.cli import main; main(['models', 'path', 'smollm2-135m']); "
-        "print([name for name in ('numpy', 'vulkan', 'textual', 'tokenizers', 'psutil') if name in sys.modules])"
+        "print([name for name in ('numpy', 'vulkan', 'textual', 'psutil', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY, timeout=60

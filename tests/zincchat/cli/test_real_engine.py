@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +147,10 @@ def test_a_trace_has_the_reply_and_its_kernels(real: Zincchat, tiny: Path, tmp_p
     assert trace["otherData"]["text"].rstrip("\n") == outcome.out.rstrip("\n")
     assert {event["args"]["mode"] for event in slices if "mode" in event["args"]} == {mode}
     assert any(event["args"].get("piece") == "head" for event in slices) == (" 0 of them" not in outcome.err)
+
+
+def test_a_context_that_does_not_fit_is_one_line_with_one_that_does(real: Zincchat, tmp_path: Path) -> None:
+    path = write_tiny_llama(tmp_path / "wide.gguf", layers=16, hidden=1024, heads=4, kv_heads=4, ffn=32, context=2**24)
+    outcome = real("run", "--raw", "the cat", "--model", str(path), "--context", str(2**24))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert re.search(r"take --context \d+ or less", outcome.err)

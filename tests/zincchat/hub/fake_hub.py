@@ -57,11 +57,17 @@ class FakeHub:
         }
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_arguments: Any) -> None:
+        """Nothing: clients that go away in mid-answer are part of the tests."""
+
+
 @contextmanager
 def running(hub: FakeHub) -> Iterator[FakeHub]:
     """Serve ``hub`` on a free port of this machine while the block runs."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(hub))
     hub.endpoint = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

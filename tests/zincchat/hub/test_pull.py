@@ -123,6 +123,15 @@ def test_a_file_of_another_content_does_not_stay(hub: FakeHub) -> None:
     assert pull(Reference(REPO)).read_bytes() == MODEL
 
 
+def test_a_large_files_check_shows_how_far_it_is(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.repos[REPO] = {"m.gguf": MODEL}
+    monkeypatch.setattr("zincchat.hub.pull._SHOWN_BYTES", len(MODEL) - 1)
+    pull(Reference(REPO))
+    assert "checking m.gguf: 3 MB of 3 MB" in capsys.readouterr().err
+
+
 def test_every_part_of_a_split_model_comes(hub: FakeHub) -> None:
     parts = {f"Q8_0/m-0000{number}-of-00003.gguf": content(5000, number) for number in (1, 2, 3)}
     hub.repos[REPO] = {**parts, "m-Q4_0.gguf": b"x"}
