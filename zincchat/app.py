@@ -66,6 +66,7 @@ class ChatApp(App[None]):
                 "reply",
                 "side_panel",
                 "timeline",
+                "thoughts",
                 "token_bars",
                 "transcript",
             )
@@ -80,6 +81,8 @@ class ChatApp(App[None]):
         Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4", priority=True),
         Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5", priority=True),
         Binding("f6", "do('timeline')", "Timeline", key_display="F6", priority=True),
+        Binding("f10", "do('think')", "Think", key_display="F10", priority=True),
+        Binding("ctrl+f", "do('thoughts')", "Thoughts", show=False, priority=True),
         Binding("f8,ctrl+s", "do('freeze')", "Freeze", show=False, priority=True),
         Binding("f9,ctrl+g", "do('scale')", "Scale", show=False, priority=True),
         Binding("ctrl+n", "do('new')", "New chat", show=False, priority=True),
@@ -98,6 +101,7 @@ class ChatApp(App[None]):
         self.reply: Reply | None = None
         self.last_reply: Reply | None = None
         self.tokens: deque[Token] = deque(maxlen=KEPT_TOKENS)  # of this chat, for export
+        self.thinking = self.options.thinking  # as chosen; None: the model's own way
         self.measuring = False
         self._seed = self.options.seed if self.options.seed is not None else secrets.randbits(63)
         self._requests = 0
@@ -168,6 +172,8 @@ class ChatApp(App[None]):
             return False
         if parameters == ("stop",):
             return True if self.replying or self.measuring else None
+        if parameters == ("think",):
+            return self.panel.view.thinking is not None
         return True if self.panel.view.engine is not None or parameters[0] not in LIVE else None
 
     def submit(self, text: str) -> bool:
@@ -217,6 +223,7 @@ class ChatApp(App[None]):
                 self.options.sampling,
                 (self._seed + self._requests - 1) % 2**64,
                 self.options.max_tokens,
+                self.thinking,
                 time.perf_counter(),
                 threading.Event(),
             )
@@ -303,6 +310,10 @@ class ChatApp(App[None]):
         self.query_one(Transcript).show_device(f"{model_label(event.model)} on {event.device.name}{software}")
         if self.replying:
             self.say("")
+        if event.model.thinking is not None:
+            self.panel.set_thinking(event.model.thinking if self.thinking is None else self.thinking)
+        elif self.thinking is not None:
+            self.say(f"{event.model.name} has no switch for thinking: its template decides")
 
     def _take_reply_event(self, event: ev.Event, reply: Reply) -> None:
         match event:
@@ -325,6 +336,8 @@ class ChatApp(App[None]):
                 reply.show_note("")
                 self.panel.prefilled(event)
             case ev.TokenArrived():
+                if event.token.thinking:
+                    reply.think(event.token.thought, event.since_send_s)
                 reply.feed(event.token.text)
                 self.tokens.append(event.token)
                 self.panel.token(event)
@@ -334,7 +347,7 @@ class ChatApp(App[None]):
                 self._end_reply(reply, event.problem, error=True)
 
     def _end_reply(self, reply: Reply, note: str, error: bool = False) -> None:
-        self.conversation.answer(reply.text)
+        self.conversation.answer(reply.text, reply.thoughts)
         self.reply = None
         self.refresh_bindings()
         reply.show_note("")
@@ -342,10 +355,16 @@ class ChatApp(App[None]):
         self.call_later(garbage.collect_between_replies)
 
     def _ending(self, finish_reason: str, reply: Reply) -> str:
+        thought = bool(reply.thoughts)
+        answered = bool(reply.text.strip() if thought else reply.text)
         if finish_reason == "cancelled":
-            return "stopped" if reply.text else "stopped before the first token"
+            if answered:
+                return "stopped"
+            return "stopped while it was thinking" if thought else "stopped before the first token"
         if finish_reason == "context":
             return "the context is full: the reply stops here, and the next message drops the oldest turns"
         if finish_reason == "length":
             return f"stopped at the limit of {self.options.max_tokens} tokens"
-        return "" if reply.text else "the model ended its reply at once: /regen tries again"
+        if answered:
+            return ""
+        return f"the model ended its reply {'after thinking' if thought else 'at once'}: /regen tries again"

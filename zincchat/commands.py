@@ -65,6 +65,7 @@ class Commands:
         reply = self._app.conversation.last_reply
         if not reply:
             return "there is no reply to copy yet"
+        reply = reply.lstrip("\n")
         self._app.copy_to_clipboard(reply)
         self.message = f"copied the last reply, {len(reply):,} characters (through the terminal, if it allows that)"
         return ""
@@ -81,6 +82,25 @@ class Commands:
         self._app.conversation.system = text
         self.message = "the system prompt " + ("holds from the next message on" if text else "is empty now")
         self._app.say(self.message)
+
+    def _think(self, argument: str) -> str:
+        app = self._app
+        thinking = app.panel.view.thinking
+        if app.panel.view.engine is None:
+            return "the model is still loading: thinking can be switched when it is there"
+        if thinking is None:
+            return "this model's chat template has no switch for thinking"
+        if argument and argument.lower() not in ON_OFF:
+            return f"/think takes on or off, not {argument}"
+        app.thinking = argument.lower() == "on" if argument else not thinking
+        app.panel.set_thinking(app.thinking)
+        self.message = f"thinking is {'on' if app.thinking else 'off'}" + (" from the next message on" * app.replying)
+        return ""
+
+    def _thoughts(self, argument: str) -> str:
+        if self._app.query_one(Transcript).toggle_thoughts():
+            return ""
+        return "there are no thoughts in this chat"
 
     def _mode(self, argument: str) -> str:
         return self._set_live("mode", argument, MODES, MODES)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine import Cancelled, EngineError
@@ -38,13 +39,17 @@ SLOWEST_STOP_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReplyRequest:
-    """One reply to generate. ``sampling`` None takes the model's own with ``seed`` put in."""
+    """One reply to generate. ``sampling`` None takes the model's own with ``seed`` put in.
+
+    ``thinking`` None, or a model without a switch for it, leaves it to the model's template.
+    """
 
     number: int
     prompt: Prompt
     sampling: Sampling | None
     seed: int
     max_tokens: int | None
+    thinking: bool | None
     sent_s: float
     cancel: threading.Event
 
@@ -192,7 +197,8 @@ class EngineThread:
 
     def _reply(self, engine: Engine, session: Session, request: ReplyRequest) -> None:
         number = request.number
-        fitted = fit(request.prompt, engine.render, engine.context)
+        thinking = request.thinking if engine.model.thinking is not None else None
+        fitted = fit(request.prompt, partial(engine.render, thinking=thinking), engine.context)
         if fitted.dropped_turns:
             self.events.append(Trimmed(number, fitted.dropped_turns))
         session.prefill(

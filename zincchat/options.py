@@ -18,12 +18,13 @@ class ChatOptions:
 
     ``sampling`` None takes the model's own; ``seed`` None draws one. Reply n of a session uses seed + n,
     so that regenerating gives another text. ``max_tokens`` None means until the context is full.
-    ``history_path`` None keeps the prompt history in memory only.
+    ``thinking`` None leaves it to the model's template. ``history_path`` None keeps the prompt history in memory only.
     """
 
     system: str = ""
     sampling: Sampling | None = None
     seed: int | None = None
     max_tokens: int | None = None
+    thinking: bool | None = None
     panel: str = "panel"
     history_path: Path | None = None

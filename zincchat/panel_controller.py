@@ -112,7 +112,7 @@ class PanelController:
     def refresh(self) -> None:
         """Draw now."""
         shown = self._frozen_view or self.view
-        shown.settings = self.view.settings
+        shown.settings, shown.thinking = self.view.settings, self.view.thinking
         query = self._app.query_one
         for widget in (query(SidePanel), query(PanelLine), query(Timeline)):
             if widget.display:
@@ -131,6 +131,11 @@ class PanelController:
     def set_settings(self, settings: Settings) -> None:
         """Show what the user has just chosen, before any token runs under it."""
         self.view.settings = settings
+        self.refresh()
+
+    def set_thinking(self, thinking: bool | None) -> None:
+        """Show whether the model thinks before it answers; None: it has no switch for that."""
+        self.view.thinking = thinking
         self.refresh()
 
     def set_scale(self, scale_ms: float | None = None) -> None:

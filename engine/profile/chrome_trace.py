@@ -105,6 +105,8 @@ class _Builder:
         start_ns = laps[0].start_ns if timing.index == 0 else self._token_end_ns
         self._token_end_ns = end_ns = laps[-1].end_ns
         args = {"id": token.id, "text": token.text, "mode": timing.mode, "measured_by": timing.measured_by}
+        if token.thinking:
+            args["thought"] = token.thought
         self._slice(_CPU, _TOKENS, f"token {timing.index}", start_ns, end_ns, args)
         if timing.index > 0 and timing.measured_by == "clean":  # token 0 is sampled from the prefill's logits
             self._counter("tok/s", end_ns, 1e6 / timing.period_us)

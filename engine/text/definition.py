@@ -53,9 +53,10 @@ class Definition:
 
 
 def ids_by_token(tokens: Sequence[str]) -> dict[str, int]:
-    """Every spelling's id; of two equal spellings the lower."""
-    last = len(tokens) - 1
-    return dict(zip(reversed(tokens), range(last, -1, -1), strict=True))
+    """Every spelling's id; of two equal spellings the lower, and none for an empty one."""
+    id_of = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
+    id_of.pop("", None)
+    return id_of
 
 
 def with_control(types: Iterable[int], ids: Iterable[int | None]) -> list[int]:

@@ -49,12 +49,12 @@ def read_folder(folder: Path) -> Definition:
     model = library.model
     if not isinstance(model, BPE):
         raise EngineError(f"the tokenizer.json is a {type(model).__name__} model; only BPE is supported")
+    model.dropout = None  # of training: it would leave out merges at random
     tokens, types = _vocabulary(document, library, model)
     _make_named_tokens_control(library, config, tokens, types)
     id_of = ids_by_token(tokens)
-    bos_id, starts_with_bos = _bos(library, id_of.get(_named(config, "bos_token") or ""))
+    bos_id, starts_with_bos = _bos(library, id_of.get(_content(config.get("bos_token"))))
     add_bos = config.get("add_bos_token")
-    eos = _named(config, "eos_token")
     return Definition(
         tokens=tokens,
         types=types,
@@ -63,7 +63,7 @@ def read_folder(folder: Path) -> Definition:
         user_defined={},
         space_prefix=_space_prefix(document),
         bos_id=bos_id,
-        eos_id=id_of.get(eos) if eos else None,
+        eos_id=id_of.get(_content(config.get("eos_token"))),
         add_bos=add_bos if isinstance(add_bos, bool) else starts_with_bos,
     )
 
@@ -131,6 +131,10 @@ def _vocabulary(document: dict[str, Any], library: tokenizers.Tokenizer, model: 
     id_of: dict[str, int] = library.get_vocab(with_added_tokens=True)
     if not id_of:
         raise EngineError("tokenizer.json has no tokens")
+    for added in document.get("added_tokens") or ():
+        if id_of.get(added["content"]) != added["id"]:  # the library gives it the next free id, silently
+            where = f"{added['content']!r} at id {added['id']}"
+            raise EngineError(f"tokenizer.json is damaged: it has no place for its added token {where}")
     last = max(id_of.values())
     if last >= MAX_ID:
         raise EngineError(f"tokenizer.json is damaged: it has a token of id {last}")
@@ -141,10 +145,7 @@ def _vocabulary(document: dict[str, Any], library: tokenizers.Tokenizer, model: 
         tokens[id] = token
         types[id] = BYTE if model.byte_fallback and _BYTE_TOKEN.fullmatch(token) else NORMAL
     for added in document.get("added_tokens") or ():
-        content, id = added["content"], added["id"]
-        if id_of.get(content) != id:  # the library gives it the next free id, silently
-            raise EngineError(f"tokenizer.json is damaged: it has no place for its added token {content!r} at id {id}")
-        types[id] = CONTROL if added["special"] else USER_DEFINED
+        types[added["id"]] = CONTROL if added["special"] else USER_DEFINED
     if model.unk_token in id_of and types[id_of[model.unk_token]] == NORMAL:
         types[id_of[model.unk_token]] = UNKNOWN
     return tokens, types
@@ -154,7 +155,7 @@ def _make_named_tokens_control(
     library: tokenizers.Tokenizer, config: dict[str, Any], tokens: list[str], types: list[int]
 ) -> None:
     """The tokens that tokenizer_config.json names are special, whatever tokenizer.json says, as in transformers."""
-    id_of = {token: id for id, token in enumerate(tokens)}
+    id_of = ids_by_token(tokens)
     for name in _NAMED_TOKENS:
         values = config.get(name)
         for value in values if isinstance(values, list) else [values]:
@@ -164,15 +165,11 @@ def _make_named_tokens_control(
                 library.add_special_tokens([token])
 
 
-def _named(config: dict[str, Any], name: str) -> str | None:
-    return _content(config.get(name))
-
-
-def _content(value: Any) -> str | None:
-    """A token's spelling, given as such or as an AddedToken."""
+def _content(value: Any) -> str:
+    """A token's spelling, given as such or as an AddedToken; empty where there is none."""
     if isinstance(value, dict):
         value = value.get("content")
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) else ""
 
 
 def _bos(library: tokenizers.Tokenizer, stated: int | None) -> tuple[int | None, bool]:

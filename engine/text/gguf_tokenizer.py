@@ -98,16 +98,16 @@ def _vocabulary(
     tokens = _strings(metadata, "tokens")
     if not tokens:
         raise EngineError("the model's tokenizer has no tokens")
-    if "tokenizer.ggml.token_type" in metadata:
+    if "tokenizer.ggml.token_type" in metadata or metadata["tokenizer.ggml.model"] == "llama":
         types = _numbers(metadata, "token_type", "iu", len(tokens)).tolist()
-    else:
+    else:  # of SentencePiece's tokens bytes and unknown could not be told
         types = [NORMAL] * len(tokens)
     ids = {name: _id(metadata, name, len(tokens), defaults.get(name)) for name in ("bos", "eos", "unknown")}
     return tokens, with_control(types, (ids["bos"], ids["eos"])), ids
 
 
 def _user_defined(id_of: Mapping[str, int], types: Sequence[int]) -> dict[str, int]:
-    return {token: id for token, id in id_of.items() if types[id] == USER_DEFINED and token}
+    return {token: id for token, id in id_of.items() if types[id] == USER_DEFINED}
 
 
 def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:

@@ -41,6 +41,9 @@ class SentencePieceEncoder:
 
         Control and user-defined tokens are never made from text here: ``Tokenizer`` finds them.
         """
+        byte_count = list(types).count(BYTE)
+        if byte_count not in (0, _BYTES):
+            raise EngineError(f"the model's tokenizer is damaged: it has {byte_count} byte tokens, not {_BYTES}")
         import sentencepiece  # most models have another tokenizer
 
         sentencepiece.set_min_log_level(3)  # its errors come as exceptions too
@@ -70,8 +73,7 @@ def _model(
         # The library wants one unknown token; Gemma's file has it as a control token.
         piece += written_types[kind] if id != unknown_id else _PIECE_TYPE + _varint(UNKNOWN)
         pieces.append(_MODEL_PIECE + _varint(len(piece)) + piece)
-    byte_fallback = list(types).count(BYTE) == _BYTES
-    trainer = _number(3, _BPE) + _number(35, byte_fallback) + _number(40, unknown_id)
+    trainer = _number(3, _BPE) + _number(35, BYTE in types) + _number(40, unknown_id)
     # name, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
     normalizer = _message(1, b"identity") + _number(3, space_prefix) + _number(4, 0) + _number(5, 1)
     return b"".join(pieces) + _message(2, trainer) + _message(3, normalizer)

@@ -101,7 +101,7 @@ class ChatTemplate:
         """The rendered text with marks in it, and the mark."""
         _check(messages)
         if thinking is not None and self.thinking is None:
-            raise EngineError("the model's chat template has no switch for thinking")
+            raise EngineError("the model's chat template has no switch for thinking: leave --think and --no-think out")
         texts = (message.get(key) for message in messages for key in ("content", _THOUGHTS))
         mark = _unused_character([self._source, *(text for text in texts if text)])
         try:

@@ -42,12 +42,17 @@ VOCAB_SIZE = 49152
 
 
 class FakeEngine:
-    """``answer`` is spoken again and again where ``repeat``; ``fail_at`` is the token at which the device is lost."""
+    """``answer`` is spoken again and again where ``repeat``; ``fail_at`` is the token at which the device is lost.
+
+    ``thoughts`` come before the answer unless thinking is switched off; ``thinking`` is the model's own way.
+    """
 
     def __init__(
         self,
         answer: str = ANSWER,
         *,
+        thoughts: str = "",
+        thinking: bool | None = None,
         repeat: bool = False,
         token_s: float = 0.001,
         prefill_tok_s: float = 1e6,
@@ -72,6 +77,7 @@ class FakeEngine:
             vocab_size=VOCAB_SIZE,
             layers=30,
             can_chat=can_chat,
+            thinking=thinking,
         )
         self.device = SimpleNamespace(
             index=0,
@@ -93,16 +99,19 @@ class FakeEngine:
         self.samplings: list[Sampling] = []
         self.newest_session: FakeSession | None = None
         self.timings: list[TokenTiming] = []
-        self._answer, self._repeat = answer, repeat
+        self._answer, self._repeat, self._thoughts = answer, repeat, thoughts
+        self.switched: list[bool | None] = []
         self._token_s, self._prefill_tok_s = token_s, prefill_tok_s
         self.fail_at = fail_at
         self.warm = False
         self.has_clock = has_clock
 
-    def render(self, messages: list[dict[str, str]]) -> list[int]:
+    def render(self, messages: list[dict[str, str]], thinking: bool | None = None) -> list[int]:
         """One id a word, and three for each message's frame."""
         self._check_thread()
         self.prompts.append([dict(message) for message in messages])
+        assert thinking is None or self.model.thinking is not None, "the model has no switch"
+        self.switched.append(thinking)
         ids = []
         for message in messages:
             ids += [1, *(zlib.crc32(word.encode()) % VOCAB_SIZE for word in message["content"].split()), 2, 3]
@@ -180,8 +189,12 @@ class FakeEngine:
         self._check_thread()
         self.closed = True
 
-    def pieces(self) -> list[str]:
-        return re.findall(r"\s*\S{1,4}|\s+$", self._answer) * (1000 if self._repeat else 1)
+    def pieces(self) -> list[tuple[str, str]]:
+        """Each token's text and thought."""
+        on = self.switched[-1] if self.switched and self.switched[-1] is not None else self.model.thinking is not False
+        thoughts = _tokens(self._thoughts) if on else []
+        answer = _tokens(self._answer) * (1000 if self._repeat else 1)
+        return [*(("", thought) for thought in thoughts), *((text, "") for text in answer)]
 
     def _check_thread(self) -> None:
         assert threading.get_ident() == self.owner, (
@@ -288,7 +301,7 @@ class FakeSession:
         self.finish_reason = None
         before: tuple[str, bool, str] | None = None
         pieces = itertools.cycle(engine.pieces()) if ignore_eos else engine.pieces()
-        for index, piece in enumerate(pieces):
+        for index, (text, thought) in enumerate(pieces):
             engine._check_thread()
             if cancel is not None and cancel.is_set():
                 self.finish_reason = "cancelled"
@@ -304,11 +317,16 @@ class FakeSession:
             timing = engine.make_timing(index, settings, before != settings)
             before = settings
             engine.timings.append(timing)
-            self.ids.append(zlib.crc32(piece.encode()) % VOCAB_SIZE)
+            self.ids.append(zlib.crc32((text or thought).encode()) % VOCAB_SIZE)
             trace = made_trace(timing, self._now_ns)
             self._now_ns += round(timing.period_us * 1000)
-            yield SimpleNamespace(id=self.ids[-1], text=piece, timing=timing, trace=trace)
+            id, thinking = self.ids[-1], bool(thought)
+            yield SimpleNamespace(id=id, text=text, timing=timing, trace=trace, thought=thought, thinking=thinking)
         self.finish_reason = "stop"
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\s*\S{1,4}|\s+$", text)
 
 
 def opener(load_s: float = 0.0, fail: str | None = None, **settings: Any) -> Callable[..., FakeEngine]:

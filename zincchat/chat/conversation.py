@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(slots=True)
 class Turn:
-    """One question and what came back; ``reply`` is None until a reply ended, also when it ended early."""
+    """One question and what came back; ``reply`` is None until a reply ended, also when it ended early.
+
+    ``thoughts`` is what the model thought before it, apart from its think tags.
+    """
 
     question: str
     reply: str | None = None
+    thoughts: str = ""
 
 
 @dataclass(slots=True)
@@ -25,15 +29,15 @@ class Conversation:
         """Open a new turn."""
         self.turns.append(Turn(question))
 
-    def answer(self, reply: str) -> None:
+    def answer(self, reply: str, thoughts: str = "") -> None:
         """Close the newest turn with a whole or a partial reply."""
-        self.turns[-1].reply = reply
+        self.turns[-1].reply, self.turns[-1].thoughts = reply, thoughts
 
     def reopen(self) -> bool:
         """Forget the newest reply so that it can be generated again; False where there is no turn."""
         if not self.turns:
             return False
-        self.turns[-1].reply = None
+        self.turns[-1].reply, self.turns[-1].thoughts = None, ""
         return True
 
     def take_back(self) -> str:
@@ -53,7 +57,7 @@ class Conversation:
 
     def prompt(self) -> Prompt:
         """What is to be sent now, as a snapshot another thread may read."""
-        return Prompt(self.system, tuple((turn.question, turn.reply) for turn in self.turns[self.dropped_turns :]))
+        return Prompt(self.system, tuple(replace(turn) for turn in self.turns[self.dropped_turns :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,19 @@ class Prompt:
     """The system prompt and the turns to send, oldest first; the newest has no reply yet."""
 
     system: str
-    turns: tuple[tuple[str, str | None], ...]
+    turns: tuple[Turn, ...]
 
     def messages(self, first_turn: int = 0) -> list[dict[str, str]]:
         """Role and content for the chat template, without the turns before ``first_turn``.
 
+        Thoughts go along as "reasoning_content": whether the model sees them again is its template's affair.
         A turn that was stopped before its first token keeps an empty reply: templates expect
         user and assistant to alternate.
         """
         messages = [{"role": "system", "content": self.system}] if self.system else []
-        for question, reply in self.turns[first_turn:]:
-            messages.append({"role": "user", "content": question})
-            if reply is not None:
-                messages.append({"role": "assistant", "content": reply})
+        for turn in self.turns[first_turn:]:
+            messages.append({"role": "user", "content": turn.question})
+            if turn.reply is not None:
+                thoughts = {"reasoning_content": turn.thoughts} if turn.thoughts else {}
+                messages.append({"role": "assistant", "content": turn.reply, **thoughts})
         return messages

@@ -20,6 +20,8 @@ COMMANDS = (
     SlashCommand("regen", "", "generate the last reply again", "Ctrl+R"),
     SlashCommand("copy", "", "copy the last reply to the clipboard"),
     SlashCommand("system", "[TEXT]", "set the system prompt; without TEXT, edit it"),
+    SlashCommand("think", "[on|off]", "have the model think before it answers, where it can be switched", "F10"),
+    SlashCommand("thoughts", "", "unfold what the model thought, or fold it", "Ctrl+F"),
     SlashCommand("mode", "[NAME]", "next decode mode, or the one named: rerecord, reuse and so on", "F2 Ctrl+O"),
     SlashCommand("fusion", "[on|off]", "fused kernels, or one kernel an operation", "F3 Ctrl+T"),
     SlashCommand("barriers", "[NAME]", "a barrier after every kernel, or only where needed", "F4 Ctrl+B"),

@@ -43,6 +43,7 @@ def open_chat(values: dict[str, Any]) -> int:
         ChatOptions(
             system=values["system"] or "",
             seed=overrides.get("seed"),
+            thinking=values["think"],
             history_path=data_dir() / PROMPT_HISTORY,
         ),
     )

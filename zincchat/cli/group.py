@@ -50,6 +50,7 @@ class _Group(click.Group):
 @options.mode_options
 @click.option("--system", metavar="TEXT", help="The system prompt.")
 @options.sampling_options
+@options.think_option
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 ROLES = ("system", "user", "assistant")
+THOUGHTS = "reasoning_content"
 
 
 def read_prompt(prompt: str) -> str:
@@ -42,6 +43,8 @@ def _text(text: str, where: str) -> str:
 def read_messages(file: Path) -> list[dict[str, str]]:
     """The messages of a JSON file: a list of objects with a ``role`` and a ``content``, both text.
 
+    An assistant's may have ``reasoning_content`` too, what it thought before.
+
     Raises click.BadParameter with the place of the first thing wrong.
     """
     try:
@@ -67,7 +70,13 @@ def _checked(item: Any, where: str) -> dict[str, str]:
         raise _bad(f"{where} has the role {role!r}; it must be one of {', '.join(ROLES)}")
     if not isinstance(content, str):
         raise _bad(f"{where} needs a text in 'content'")
-    return {"role": role, "content": _text(content, where)}
+    message = {"role": role, "content": _text(content, where)}
+    thoughts = item.get(THOUGHTS)
+    if thoughts is not None:
+        if not isinstance(thoughts, str):
+            raise _bad(f"{where} has a '{THOUGHTS}' that is no text")
+        message[THOUGHTS] = _text(thoughts, where)
+    return message
 
 
 def conversation(prompt: str | None, messages: Path | None, system: str | None) -> list[dict[str, str]]:
@@ -93,15 +102,22 @@ def read_input(values: dict[str, Any]) -> tuple[str | None, list[dict[str, str]]
         return None, conversation(values["prompt"], values["messages"], values["system"])
     if values["messages"] is not None or values["system"] is not None:
         raise click.UsageError("--raw takes a PROMPT only, without --messages and --system")
+    if values["think"] is not None:
+        raise click.UsageError("--think and --no-think are for the chat template, which --raw leaves out")
     if values["prompt"] is None:
         raise click.UsageError("--raw needs a PROMPT")
     return read_prompt(values["prompt"]), []
 
 
-def prompt_ids(engine: Engine, given: tuple[str | None, list[dict[str, str]]]) -> list[int]:
-    """The ids of ``read_input``'s text or turns. Raises click.UsageError where there are none."""
+def prompt_ids(
+    engine: Engine, given: tuple[str | None, list[dict[str, str]]], thinking: bool | None = None
+) -> list[int]:
+    """The ids of ``read_input``'s text or turns, which ``thinking`` switches on or off where it is not None.
+
+    Raises click.UsageError where there are none.
+    """
     text, turns = given
-    ids = engine.encode(text) if text is not None else engine.render(turns)
+    ids = engine.encode(text) if text is not None else engine.render(turns, thinking=thinking)
     if not ids:
         raise click.UsageError("the prompt is empty; the model needs at least one token")
     return ids

@@ -134,6 +134,11 @@ prompt_options = compose(
 )
 
 
+think_option = click.option(
+    "--think/--no-think", default=None, help="Switch a thinking model's thoughts on or off [the model's own]."
+)
+
+
 def given(values: dict[str, Any], *names: str) -> dict[str, Any]:
     """Those of ``names`` that the user set, with their values."""
     return {name: values[name] for name in names if values.get(name) is not None}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
 
 if TYPE_CHECKING:
     from engine import DeviceInfo, TokenTiming
@@ -25,19 +27,27 @@ def print_json(value: Any) -> None:
         sys.stdout.write(text[start : start + _PIECE_BYTES])
 
 
-def _stdout_is_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+def _encodable(text: str, stream: TextIO) -> str:
+    """``text`` with question marks for what the stream's locale cannot write."""
+    encoding = stream.encoding or "ascii"
+    if encoding.lower().replace("-", "").startswith("utf"):
+        return text
+    return text.encode(encoding, errors="replace").decode(encoding)
 
 
 def write_text(text: str) -> None:
     """Show a piece of a reply at once; a terminal is spared control characters, a pipe gets all."""
     if sys.stdout.isatty():
         text = text.translate(_CONTROLS)
-    if not _stdout_is_unicode():
-        encoding = sys.stdout.encoding or "ascii"
-        text = text.encode(encoding, errors="replace").decode(encoding)
-    sys.stdout.write(text)
+    sys.stdout.write(_encodable(text, sys.stdout))
     sys.stdout.flush()
+
+
+def write_dimmed(text: str) -> None:
+    """Show a piece of text beside the result: dimmed, on stderr, which is a terminal."""
+    text = _encodable(text.translate(_CONTROLS), sys.stderr)
+    sys.stderr.write(click.style(text, dim=True) if text.strip() else text)
+    sys.stderr.flush()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> str:

@@ -54,6 +54,7 @@ def _export(name: str | None) -> Iterator[Callable[[list[TokenTiming]], None]]:
 @options.model_options
 @options.mode_options
 @options.sampling_options
+@options.think_option
 @reply_options(max_tokens=256)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 @click.option(
@@ -61,13 +62,16 @@ def _export(name: str | None) -> Iterator[Callable[[list[TokenTiming]], None]]:
 )
 @click.pass_obj
 def run(invocation: Invocation, /, **values: Any) -> None:
-    """Answer PROMPT once; "-" reads it from stdin."""
+    """Answer PROMPT once; "-" reads it from stdin.
+
+    The answer goes to stdout. What a thinking model thinks before it goes, dimmed, to stderr where that is a terminal.
+    """
     overrides = options.sampling_overrides(values)
     given = read_input(values)
     path = resolve_model(values["model"])
     with _export(values["export"]) as write_export, open_engine(path, options.engine_settings(values)) as engine:
         sampling = options.with_overrides(engine.sampling, overrides)
-        ids = prompt_ids(engine, given)
+        ids = prompt_ids(engine, given, values["think"])
         session = engine.session()
         with interruptible() as cancel:
             reply = generate_reply(session, ids, sampling, values, cancel, shown=not values["as_json"])
@@ -82,8 +86,9 @@ def _summary(engine: Engine, session: Session, reply: Reply) -> str:
     """One line for stderr."""
     stats = session.prefill_stats
     prefill_rate = stats.tokens / stats.seconds if stats.seconds > 0 else None
+    thoughts = f", {reply.thought_tokens} of them thoughts," if reply.thought_tokens else ""
     parts = [
-        f"{len(reply.tokens)} tokens at {output.rate_text(output.decode_rate(reply.timings))} tok/s",
+        f"{len(reply.tokens)} tokens{thoughts} at {output.rate_text(output.decode_rate(reply.timings))} tok/s",
         f"prefill {stats.tokens} at {output.rate_text(prefill_rate)} tok/s",
         f"first token after {reply.ttft_us / 1e3:,.0f} ms" if reply.ttft_us is not None else "no token",
         f"{engine.mode}, barriers {engine.barriers}, {'fused' if engine.fusion else 'not fused'}",
@@ -92,7 +97,8 @@ def _summary(engine: Engine, session: Session, reply: Reply) -> str:
     if session.finish_reason == "context":
         parts.append(f"stopped: the context of {engine.context} tokens is full (--context)")
     elif session.finish_reason == "length":
-        parts.append("stopped at --max-tokens")
+        unanswered = reply.thought_tokens and not reply.text
+        parts.append("stopped at --max-tokens" + (", still thinking" if unanswered else ""))
     return " · ".join(parts)
 
 
@@ -116,11 +122,13 @@ def _to_json(
             "max_tokens": values["max_tokens"],
             "ignore_eos": values["ignore_eos"],
             "raw": values["raw"],
+            "thinking": values["think"],
             **dataclasses.asdict(sampling),
         },
         "prompt_ids": [int(id_) for id_ in fed_ids],
         "ids": [token.id for token in reply.tokens],
         "text": reply.text,
+        "thoughts": reply.thoughts,
         "finish_reason": session.finish_reason,
         "prefill": {
             "tokens": stats.tokens,

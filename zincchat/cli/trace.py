@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.model_options
 @options.mode_options
 @options.sampling_options
+@options.think_option
 @reply_options(max_tokens=64)
 @click.option(
     "--stamp-every",
@@ -49,7 +50,7 @@ def trace(invocation: Invocation, /, **values: Any) -> None:
     path = resolve_model(values["model"])
     with AtomicFile(values["out"]) as file, open_engine(path, options.engine_settings(values)) as engine:
         sampling = options.with_overrides(engine.sampling, overrides)
-        ids = prompt_ids(engine, given)
+        ids = prompt_ids(engine, given, values["think"])
         engine.warm_up()  # a driver that compiles a kernel when it first runs would do so in the timeline
         engine.stamp_every = values["stamp_every"]
         if engine.stamp_every:
@@ -57,7 +58,7 @@ def trace(invocation: Invocation, /, **values: Any) -> None:
         with interruptible() as cancel:
             reply = generate_reply(engine.session(), ids, sampling, values, cancel)
             if reply.tokens:  # of an interrupted reply too
-                metadata = {**provenance(engine, invocation.command), "text": reply.text}
+                metadata = {**provenance(engine, invocation.command), "text": reply.text, "thoughts": reply.thoughts}
                 file.write(json.dumps(chrome_trace(reply.tokens, metadata), allow_nan=False))
                 file.commit()
         click.echo(_summary(engine, reply, values["out"]), err=True)

@@ -28,6 +28,7 @@ class PanelView:
     traces: deque[TracedToken] = field(default_factory=lambda: deque(maxlen=TRACED_TOKENS))
     scale_ms: float | None = None
     frozen: bool = False
+    thinking: bool | None = None  # None: the model has no switch for it
     context_used_tokens: int = 0
     first_token_s: float | None = None
     prefill_tok_s: float | None = None

@@ -35,7 +35,10 @@ class PanelHeader(LineView):
         first = [(" · ".join(view.settings.words()), "bold cyan")]
         if view.frozen:
             first += [("  ", ""), ("FROZEN: F8 goes on", "bold black on yellow")]
-        lines = [first, [(model_label(view.engine.model), "bold")]]
+        model: Line = [(model_label(view.engine.model), "bold")]
+        if view.thinking is not None:
+            model.append((f" · thinking {'on' if view.thinking else 'off'}", "cyan"))
+        lines = [first, model]
         lines.append([(view.engine.device.name, "")])
         if view.engine.device.is_software:
             lines.append([(SOFTWARE_NOTE, "bold yellow")])

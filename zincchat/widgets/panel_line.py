@@ -38,7 +38,8 @@ class PanelLine(LineView):
         if view.settings is None or view.engine is None:
             return [[("the model is loading", "dim")]]
         mode, fused, _ = view.settings.words()
-        pieces: list[Line] = [[(f"{mode}·{fused}·{view.settings.barriers}", "bold cyan")]]
+        thinking = "" if view.thinking is None else "·thinking" if view.thinking else "·no thinking"
+        pieces: list[Line] = [[(f"{mode}·{fused}·{view.settings.barriers}{thinking}", "bold cyan")]]
         if view.frozen:
             pieces.append([("FROZEN", "bold black on yellow")])
         is_software = view.engine.device.is_software

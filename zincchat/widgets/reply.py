@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Markdown, Static
 
 from zincchat.chat.markdown_blocks import BlockSplitter
+from zincchat.widgets.thoughts import Thoughts
 
 
 class Reply(Vertical):
@@ -19,9 +20,11 @@ class Reply(Vertical):
     closed, and where a later block could have changed it, the whole text once more at the end.
     """
 
-    def __init__(self, speaker: str) -> None:
+    def __init__(self, speaker: str, thoughts_open: bool = False) -> None:
         """Start empty under the name of ``speaker``."""
         super().__init__()
+        self._thoughts = Thoughts(thoughts_open)
+        self._blank = ""
         self._speaker = speaker
         self._splitter = BlockSplitter()
         self._tail = Static("", classes="tail", markup=False)
@@ -32,8 +35,9 @@ class Reply(Vertical):
         self.complete = asyncio.Event()
 
     def compose(self) -> ComposeResult:
-        """Name, closed blocks, tail and note."""
+        """Name, thoughts, closed blocks, tail and note."""
         yield Static(self._speaker, classes="speaker", markup=False)
+        yield self._thoughts
         yield Markdown(classes="closed")
         yield self._tail
         yield self._note
@@ -44,16 +48,33 @@ class Reply(Vertical):
 
     @property
     def text(self) -> str:
-        """All text so far."""
-        return self._splitter.text
+        """All text of the answer so far."""
+        return self._blank + self._splitter.text
+
+    @property
+    def thoughts(self) -> str:
+        """All that was thought before it."""
+        return self._thoughts.text
+
+    def think(self, piece: str, since_send_s: float) -> None:
+        """Take in a token of the thoughts."""
+        self._thoughts.feed(piece, since_send_s)
 
     def feed(self, piece: str) -> None:
         """Append ``piece``; it appears as soon as an earlier block has been mounted."""
+        if self._thoughts.tokens and not self._splitter.text:  # blank lines part the answer from the thoughts
+            visible = piece.lstrip("\n")
+            self._blank += piece[: len(piece) - len(visible)]
+            piece = visible
+        if not piece:
+            return
+        self._thoughts.end()
         self._splitter.feed(piece)
         self._changed.set()
 
     def end(self, note: str = "", error: bool = False) -> None:
         """No more text will come; ``note`` says why where that is not plain."""
+        self._thoughts.end()
         if note:
             self.show_note(note, error)
         self._ended = True
@@ -89,7 +110,7 @@ class Reply(Vertical):
                 await markdown.append(closed)
             self._show_tail(self._splitter.tail.strip("\n"))
         if self._splitter.needs_whole_parse:
-            await markdown.update(self.text)
+            await markdown.update(self._splitter.text)
         elif rest := self._splitter.take_rest():
             await markdown.append(rest)
         self._tail.display = False

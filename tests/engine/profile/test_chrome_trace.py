@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -159,7 +158,7 @@ def test_a_barriers_gap_ends_with_whatever_starts_first_behind_it() -> None:
     program = stamped.stamped.program._replace(barriers=[False, True, False], barrier_count=1)
     spans_ns = np.array([[0.0, 1000.0], [4000.0, 6000.0], [3000.0, 5000.0]])  # the third does not wait for the second
     trace = replace(stamped, stamped=stamped.stamped._replace(program=program, spans_ns=spans_ns))
-    token: Any = SimpleNamespace(id=1, text="", timing=timing(1, "reuse", True, "needed", stamped=True), trace=trace)
+    token: Any = Token(1, "", timing(1, "reuse", True, "needed", stamped=True), trace)
     (barrier,) = (event for event in chrome_trace([token], {})["traceEvents"] if event["name"] == "barrier")
     assert barrier["args"] == {"token": 1, "after": "embed", "before": "qkv 0", "gap_us": 2.0}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from engine.text.tokenizer import Tokenizer
 from engine.weights.gguf import GGUFFile
+from tests.engine.text.tokenizer_files import VOCABULARY
 from tests.engine.tiny_model import CHATML, tiny_vocabulary
 
 
@@ -27,6 +29,19 @@ def tiny_metadata(pre: str = "smollm", **changes: Any) -> dict[str, Any]:
     } | changes
     metadata = {f"tokenizer.ggml.{name}": value for name, value in entries.items() if value is not None}
     return metadata | {"tokenizer.chat_template": CHATML}
+
+
+def sentencepiece_metadata(space_prefix: bool = True, **changes: Any) -> dict[str, Any]:
+    """The tokenizer entries of a Llama 2 or Gemma file, with the vocabulary of tests/data/tokenizers; as above."""
+    content = json.loads(VOCABULARY.read_text())
+    entries: dict[str, Any] = {
+        "model": "llama",
+        "tokens": content["tokens"],
+        "scores": np.array(content["scores"], np.float32),
+        "token_type": np.array(content["types"], np.int32),
+        "add_space_prefix": space_prefix,
+    } | changes
+    return {f"tokenizer.ggml.{name}": value for name, value in entries.items() if value is not None}
 
 
 @pytest.fixture(scope="session")

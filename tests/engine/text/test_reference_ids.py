@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from engine.text.stream import TextStream
 from engine.text.tokenizer import Tokenizer
 from engine.weights.gguf import GGUFFile
+from tests.engine.text.conftest import sentencepiece_metadata
 from tests.engine.text.varied import strings_sha256, varied_strings
 
 FOLDER = Path(__file__).parents[2] / "data" / "tokenizers"
@@ -55,14 +55,6 @@ def test_gemma3(gemma3_path: Path) -> None:
 @pytest.mark.parametrize("space_prefix", [False, True])
 def test_sentencepiece(space_prefix: bool) -> None:
     content = reference("sentencepiece", 400)
-    tokenizer = Tokenizer.from_gguf(
-        {
-            "tokenizer.ggml.model": "llama",
-            "tokenizer.ggml.tokens": content["tokens"],
-            "tokenizer.ggml.scores": np.array(content["scores"], np.float32),
-            "tokenizer.ggml.token_type": np.array(content["types"], np.int32),
-            "tokenizer.ggml.add_space_prefix": space_prefix,
-        }
-    )
+    tokenizer = Tokenizer.from_gguf(sentencepiece_metadata(space_prefix))
     assert tokenizer is not None
     check(tokenizer, content["ids_space_prefix" if space_prefix else "ids"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from engine.errors import EngineError
 from engine.text.tokenizer import Tokenizer
-from tests.engine.text.conftest import tiny_metadata
+from tests.engine.text.conftest import sentencepiece_metadata, tiny_metadata
 from tests.engine.text.varied import varied_strings
 from tests.engine.tiny_model import byte_characters
 
@@ -169,6 +168,16 @@ def test_user_defined_tokens_are_always_found_and_the_longest_wins() -> None:
     assert tokenizer.token_bytes(259) == b"<think>"
 
 
+def test_a_user_defined_token_that_ends_a_text_is_a_control_token() -> None:
+    """Otherwise a message that spells it would hold it."""
+    tokens, types, _ = vocabulary_of_words(["<|end|>", "<think>"])
+    types[-2:] = 4
+    tokenizer = build(tokens=tokens, token_type=types, merges=[], eos_token_id=259)
+    assert tokenizer.control_id("<|end|>") == 259
+    assert len(tokenizer.encode("<|end|>")) == 7
+    assert tokenizer.encode("<think>") == [260]
+
+
 def test_bos() -> None:
     assert (build().bos_id, build().add_bos) == (1, False)
     assert build(add_bos_token=True).add_bos
@@ -222,15 +231,75 @@ def test_malformed_metadata_is_refused_in_one_line(changes: dict[str, Any], mess
     assert "\n" not in str(caught.value)
 
 
+def sentencepiece(**changes: Any) -> Tokenizer:
+    tokenizer = Tokenizer.from_gguf(sentencepiece_metadata(**changes))
+    assert tokenizer is not None
+    return tokenizer
+
+
+def test_sentencepiece_takes_llamas_ids_where_the_file_states_none() -> None:
+    tokenizer = sentencepiece()
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.add_bos) == (1, 2, True)
+    tokenizer = sentencepiece(bos_token_id=793, eos_token_id=790, add_bos_token=False)
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.add_bos) == (793, 790, False)
+
+
+def test_sentencepiece_makes_no_control_token_of_a_text() -> None:
+    tokenizer = sentencepiece(space_prefix=False)
+    for token in ("<s>", "</s>", "<unk>", "<start>", "<end>"):
+        assert not any(map(tokenizer.is_special, tokenizer.encode(f"{token} x{token}")))
+    assert tokenizer.encode("<start>x<end>", special=True) == [789, *tokenizer.encode("x"), 790]
+
+
+def test_sentencepiece_puts_its_space_after_every_token_that_is_no_text() -> None:
+    tokenizer = sentencepiece()
+    x = tokenizer.encode("x")
+    assert tokenizer.token_text(x[0]) == "\u2581x"
+    assert tokenizer.encode("x<start>x<image>x", special=True) == [*x, 789, *x, 791, *x]
+
+
+def test_a_vocabulary_without_bytes_has_an_unknown_token() -> None:
+    content = sentencepiece_metadata(space_prefix=False)
+    types = content["tokenizer.ggml.token_type"].copy()
+    types[types == 6] = 5
+    tokenizer = sentencepiece(space_prefix=False, token_type=types)
+    (id,) = tokenizer.encode("\u4e8c")
+    assert id == 0
+    assert tokenizer.is_special(id)
+
+
+def numbers(name: str, **at: int) -> Any:
+    values = sentencepiece_metadata()[f"tokenizer.ggml.{name}"].copy()
+    for place, value in at.items():
+        values[int(place.removeprefix("_"))] = value
+    return values
+
+
+BAD_SENTENCEPIECE = {
+    "no scores": ({"scores": None}, "scores is missing or not a list of numbers"),
+    "no types": ({"token_type": None}, "token_type is missing or not a list of numbers"),
+    "fewer scores": ({"scores": np.zeros(5, np.float32)}, "800 tokens but 5 scores"),
+    "same token twice": ({"tokens": ["a"] * 800}, "tokenizer is damaged: .*a is already defined"),
+    "a byte missing": ({"token_type": numbers("token_type", _7=1)}, "it has 255 byte tokens, not 256"),
+    "a byte that is none": ({"token_type": numbers("token_type", _300=6, _7=1)}, "tokenizer is damaged"),
+    "empty token": ({"tokens": ["", *["a"] * 799]}, "tokenizer is damaged: .*empty"),
+    "unknown": ({"unknown_token_id": 800}, "unknown_token_id is 800, outside its vocabulary of 800"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_SENTENCEPIECE.values(), ids=BAD_SENTENCEPIECE)
+def test_a_malformed_sentencepiece_model_is_refused_in_one_line(
+    changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(EngineError, match=message) as caught:
+        sentencepiece(**changes)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_smollm2_gives_the_reference_ids(smollm2: Tokenizer) -> None:
     for prompt in REFERENCE["prompts"]:
         assert smollm2.encode(prompt["text"], special=True) == prompt["ids"]
         assert smollm2.decode(prompt["greedy40_ids"]) == prompt["greedy40_text"]
     assert (smollm2.bos_id, smollm2.add_bos) == (1, False)
     assert smollm2.encode("<|im_end|>") != [2]
-
-
-def test_smollm2_is_built_quickly(smollm2_metadata: dict[str, Any]) -> None:
-    started = time.perf_counter()
-    Tokenizer.from_gguf(smollm2_metadata)
-    assert time.perf_counter() - started < 0.5

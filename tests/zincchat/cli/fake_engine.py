@@ -18,6 +18,7 @@ from tests.made_traces import made_trace
 
 TRAINED_CONTEXT = 8192
 REPLY = ("Hello", " ", "world", "!")
+THOUGHTS: tuple[str, ...] = ()  # what comes before it, on a thinking model
 MODEL_SAMPLING = Sampling(temperature=0.2, top_p=0.9)
 
 
@@ -42,6 +43,7 @@ class FakeModel:
     file_bytes: int = 98_000_000
     quantisation: str = "Q4_1"
     vocab_size: int = 100
+    thinking: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class FakeToken:
     text: str
     timing: TokenTiming
     trace: TokenTrace
+    thought: str = ""
+    thinking: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,16 +140,20 @@ class FakeSession:
             if cancel is not None and cancel.is_set():
                 self.finish_reason = "cancelled"
                 return
-            if index == len(REPLY) and not ignore_eos:
+            if index == len(THOUGHTS) + len(REPLY) and not ignore_eos:
                 self.finish_reason = "stop"
                 return
             if owner.mode == "rerecord":
                 owner.recordings += 1
             stamped = bool(owner.stamp_every) and index % owner.stamp_every == owner.stamp_every - 1
-            word = index % len(REPLY)
             figures = timing(index, owner.mode, owner.fusion, owner.barriers, stamped)
             owner.log.append((owner.mode, owner.barriers, owner.stamp_every))
-            yield FakeToken(word, REPLY[word], figures, made_trace(figures))
+            trace = made_trace(figures)
+            if index < len(THOUGHTS):
+                yield FakeToken(index, "", figures, trace, THOUGHTS[index], thinking=True)
+                continue
+            word = (index - len(THOUGHTS)) % len(REPLY)
+            yield FakeToken(word, REPLY[word], figures, trace)
 
 
 class FakeEngine:
@@ -171,6 +179,7 @@ class FakeEngine:
         self.prompts: list[list[int]] = []
         self.sampled_with: list[Sampling] = []
         self.rendered: list[Any] = []
+        self.thinking: list[bool | None] = []
         self.warm = False
         self.log: list[tuple[str, str, int]] = []
         self.fused_with: set[bool | tuple[str, ...]] = set()
@@ -210,8 +219,9 @@ class FakeEngine:
     def __exit__(self, *error: object) -> None:
         self.closed = True
 
-    def render(self, messages: list[dict[str, str]]) -> list[int]:
+    def render(self, messages: list[dict[str, str]], thinking: bool | None = None) -> list[int]:
         self.rendered.append(messages)
+        self.thinking.append(thinking)
         return self.encode("".join(message["content"] for message in messages))
 
     def encode(self, text: str) -> list[int]:
