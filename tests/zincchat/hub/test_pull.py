@@ -71,15 +71,21 @@ def test_what_is_here_and_whole_is_not_fetched_again(hub: FakeHub, capsys: pytes
     assert "is damaged" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("resets", [False, True])
-def test_a_cut_connection_is_taken_up_where_it_broke(hub: FakeHub, resets: bool) -> None:
+def test_a_cut_connection_is_taken_up_where_it_broke(hub: FakeHub) -> None:
     hub.repos[REPO] = {"m.gguf": MODEL}
-    hub.cuts, hub.resets = [1_500_000], resets
+    hub.cuts = [1_500_000]
     assert pull(Reference(REPO)).read_bytes() == MODEL
     first, second = hub.content_requests()
     assert first.range is None
     assert second.range is not None
     assert 0 < int(second.range.removeprefix("bytes=").rstrip("-")) <= 1_500_000
+
+
+def test_a_connection_that_is_reset_is_taken_up_too(hub: FakeHub) -> None:
+    hub.repos[REPO] = {"m.gguf": MODEL}
+    hub.cuts, hub.resets = [2_000_000, 500_000], True
+    assert pull(Reference(REPO)).read_bytes() == MODEL
+    assert len(hub.content_requests()) == 3  # from which byte on depends on what the reset threw away
 
 
 def test_an_interrupted_pull_goes_on(
