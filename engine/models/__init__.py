@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.errors import EngineError
-from engine.models import llama
+from engine.models import llama, qwen35
 from engine.models.architecture import Architecture
 
-_MODULES: tuple[Architecture, ...] = (llama,)
+_MODULES: tuple[Architecture, ...] = (llama, qwen35)
 ARCHITECTURES = {module.ARCHITECTURE: module for module in _MODULES}
 
 

@@ -20,6 +20,7 @@ class DeltaShape:
     value_heads: int
     head_size: int  # of keys and values alike
     conv_tokens: int  # tokens that the convolution sees, the newest among them
+    interval: int = 4  # every so many layers one is of attention
 
     @property
     def conv_size(self) -> int:
