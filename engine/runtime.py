@@ -93,6 +93,7 @@ class Runtime:
         scratch = Scratch(device, memory, buffers.state, single.logits, buffers.arrivals, buffers.cache)
         self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock)
         self._geometry = geometry
+        self.recurrent = geometry.delta is not None
         memory.write(buffers.state, np.frombuffer(initial_state(0, 0, ()), np.uint8))
         memory.write(self._slot.step, np.frombuffer(pack_step(Sampling(temperature=0.0)), np.uint8))
         memory.flush()

@@ -107,6 +107,8 @@ class Session:
         self._end_reply()
         start = perf_counter()
         kept = min(_common_prefix(self.ids, ids), len(ids) - 1)
+        if self._runtime.recurrent and kept < len(self.ids):
+            kept = 0  # a recurrent state cannot be rewound
         del self.ids[kept:]
         self._logits_ready = False
         while len(self.ids) < len(ids):

@@ -8,6 +8,7 @@ and the layers that predict further tokens come after the others, where nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,17 +120,21 @@ def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
 
 def _attention_tensors(g: Geometry, b: str) -> list[TensorSpec]:
     """Of each head's rows of ``attn_q`` the first half are queries, the others the output's gate."""
-    size, qkv = g.head_size, {"uses": _PROJECTION, "stack": b + "qkv", "stacked": _STACKED}
-    gate_rows = Rows(2 * size, size, size)
+    size = g.head_size
+    query_rows, gate_rows = Rows(2 * size, 0, size), Rows(2 * size, size, size)
     return [
-        TensorSpec(b + "attn_q.weight", (g.q_size, g.hidden), rows=Rows(2 * size, 0, size), **qkv),
-        TensorSpec(b + "attn_k.weight", (g.kv_size, g.hidden), **qkv),
-        TensorSpec(b + "attn_v.weight", (g.kv_size, g.hidden), **qkv),
+        replace(_projection(g, b, "attn_q", g.q_size, "qkv"), rows=query_rows),
+        _projection(g, b, "attn_k", g.kv_size, "qkv"),
+        _projection(g, b, "attn_v", g.kv_size, "qkv"),
         TensorSpec(_gate(b), (g.q_size, g.hidden), _PROJECTION, source=b + "attn_q.weight", rows=gate_rows),
         TensorSpec(b + "attn_q_norm.weight", (size,)),
         TensorSpec(b + "attn_k_norm.weight", (size,)),
         TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), _RESIDUAL),
     ]
+
+
+def _projection(g: Geometry, b: str, name: str, rows: int, stack: str) -> TensorSpec:
+    return TensorSpec(f"{b}{name}.weight", (rows, g.hidden), _PROJECTION, stack=b + stack, stacked=_STACKED)
 
 
 def _gate(b: str) -> str:
@@ -140,12 +145,11 @@ def _delta_tensors(g: Geometry, b: str) -> list[TensorSpec]:
     shape = g.delta
     assert shape is not None
     heads = shape.value_heads
-    stacked = {"uses": _PROJECTION, "stack": b + "delta", "stacked": _STACKED}
     return [
-        TensorSpec(b + "attn_qkv.weight", (shape.conv_size, g.hidden), **stacked),
-        TensorSpec(b + "attn_gate.weight", (shape.value_size, g.hidden), **stacked),
-        TensorSpec(b + "ssm_alpha.weight", (heads, g.hidden), **stacked),
-        TensorSpec(b + "ssm_beta.weight", (heads, g.hidden), **stacked),
+        _projection(g, b, "attn_qkv", shape.conv_size, "delta"),
+        _projection(g, b, "attn_gate", shape.value_size, "delta"),
+        _projection(g, b, "ssm_alpha", heads, "delta"),
+        _projection(g, b, "ssm_beta", heads, "delta"),
         TensorSpec(b + "ssm_conv1d.weight", (shape.conv_size, shape.conv_tokens)),
         TensorSpec(b + "ssm_dt.bias", (heads,)),
         TensorSpec(b + "ssm_a", (heads,)),

@@ -81,6 +81,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         "attend_merged": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
         "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
         "silu_mul": _Choice("silu_mul", {}),
+        **({"head_norm": _Choice("head_norm", head)} if g.delta else {}),
     }
 
 
@@ -120,6 +121,7 @@ class Lowering:
             "matvec": self._matvec,
             "matvec_add": self._matvec_add,
             "add": self._add,
+            "head_norm": self._head_norm,
             "rope": self._rope,
             "store": self._store,
             "rope_store": self._rope_store,
@@ -190,6 +192,11 @@ class Lowering:
         return qkv(
             self.kernels, weight, x, q, caches, self._rope_defines, norm=norm[0] if norm else None, name=node.name
         )
+
+    def _head_norm(self, node: Node) -> Op:
+        x, weight, heads = node.args
+        kernel = self._small["head_norm"]
+        return Op(node.name, kernel, (x, weight), (self.g.eps,), (heads, self.tokens, 1), "small", x.size * 2)
 
     def _add(self, node: Node) -> Op:
         x, y = node.args
