@@ -112,9 +112,7 @@ class Memory:
         if target.pointer is not None:
             target.host()[: source.size] = source
             return
-        if self._staging is None:
-            self._staging = Staging(self)
-        self._staging.write(target, source)
+        self.staging.write(target, source)
 
     def flush(self) -> None:
         """Wait until every write has arrived."""
@@ -126,9 +124,14 @@ class Memory:
         self.device.wait_idle()
         if source.pointer is not None:
             return source.host().copy()
+        return self.staging.read(source)
+
+    @property
+    def staging(self) -> Staging:
+        """The way to memory that the host cannot reach, made when it is first needed."""
         if self._staging is None:
             self._staging = Staging(self)
-        return self._staging.read(source)
+        return self._staging
 
     def close(self) -> None:
         """Free everything; the device must be idle."""

@@ -14,6 +14,8 @@ import numpy as np
 from engine.errors import EngineError
 from engine.weights.gguf_header import HeaderParser, TensorInfo
 from engine.weights.gguf_split import Header, part_paths, require_one_model, whole_name
+from engine.weights.read_file import read_into
+from engine.weights.source import Bytes
 
 __all__ = ["GGUFFile", "TensorInfo"]
 
@@ -55,27 +57,28 @@ class GGUFFile:
             raise
         return cls(parts)
 
-    def data(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """The tensor's bytes, (size_bytes,) uint8.
-
-        Read rather than mapped: a mapped file that is cut short meanwhile, or whose disk is taken away, kills the
-        process.
-        """
+    def rows(self, name: str, first: int, count: int) -> Bytes:
+        """The bytes of ``count`` of the tensor's rows, from ``first`` on, flat uint8. Any thread may call it."""
         info = self.tensors.get(name)
         if info is None:
             raise EngineError(f"{self.path.name}: it has no tensor {name!r}")
         part = self._part_of[name]
-        if part.file.closed:
-            raise EngineError(f"{part.path.name}: the file is closed")
-        data = np.empty(info.size_bytes, np.uint8)
+        row_bytes = info.size_bytes // info.shape[0]
+        data = np.empty(count * row_bytes, np.uint8)
         try:
-            part.file.seek(info.offset)
-            count = part.file.readinto(data)  # type: ignore[attr-defined]
-        except OSError as error:
+            whole = read_into(part.file, info.offset + first * row_bytes, data)
+        except (OSError, ValueError) as error:
+            if part.file.closed:
+                raise EngineError(f"{part.path.name}: the file is closed") from error
             raise _unreadable(part.path, error) from error
-        if count != info.size_bytes:
+        if not whole:
             raise EngineError(f"{part.path.name}: the file was cut short while it was read: download it again")
         return data
+
+    def data(self, name: str) -> Bytes:
+        """The tensor's bytes, (size_bytes,) uint8."""
+        info = self.tensors.get(name)
+        return self.rows(name, 0, info.shape[0] if info is not None else 0)
 
     def close(self) -> None:
         """Close the files; arrays that ``data`` gave out stay."""

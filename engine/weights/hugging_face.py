@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +21,8 @@ from engine.models.hugging_face.rules import Conversion, Rules, gguf_name
 from engine.weights.gguf_header import TensorInfo
 from engine.weights.quantise import Quantisation, from_float32, matrix_type, stored_type, to_float32
 from engine.weights.safetensors_files import ITEM_BYTES, SafetensorsFiles, StoredTensor
+from engine.weights.source import Bytes
 
-Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 _F32 = GGMLQuantizationType.F32
 _CHUNK_BYTES = 1 << 20  # of the checkpoint a step, so that temporaries stay small beside the tensor
 
@@ -65,27 +63,23 @@ class HuggingFaceFolder:
         for name, values in self._added.items():
             self.tensors[name] = TensorInfo(name, values.shape, _F32, 0, values.nbytes)
 
-    def data(self, name: str) -> Bytes:
-        """The tensor's bytes, (size_bytes,) uint8, moved, converted and quantised."""
+    def rows(self, name: str, first: int, count: int) -> Bytes:
+        """``count`` of the tensor's rows from ``first`` on, moved, converted and quantised: flat uint8."""
         if name in self._added:
-            return self._added[name].reshape(-1).view(np.uint8).copy()
+            return self._added[name][first : first + count].reshape(-1).view(np.uint8).copy()
         entry = self._entries.get(name)
         if entry is None:
             raise EngineError(f"{self.name}: it has no tensor {name!r}")
-        stored = entry.stored
-        result = np.empty((stored.rows, entry.info.size_bytes // stored.rows), np.uint8)
-        step = max(1, _CHUNK_BYTES // stored.row_bytes)
-
-        def chunk(first: int) -> None:
-            _convert(self._files, entry, first, result[first : first + step])
-
-        starts = range(0, stored.rows, step)
-        if len(starts) == 1:
-            chunk(0)
-        else:  # reading and numpy's loops let go of the interpreter's lock
-            with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-                list(pool.map(chunk, starts))
+        result = np.empty((count, entry.info.size_bytes // entry.stored.rows), np.uint8)
+        step = max(1, _CHUNK_BYTES // entry.stored.row_bytes)
+        for start in range(0, count, step):
+            _convert(self._files, entry, first + start, result[start : start + step])
         return result.reshape(-1)
+
+    def data(self, name: str) -> Bytes:
+        """The tensor's bytes, (size_bytes,) uint8."""
+        info = self.tensors.get(name)
+        return self.rows(name, 0, info.shape[0] if info is not None else 0)
 
     def close(self) -> None:
         """Close the files; arrays that ``data`` gave out stay."""

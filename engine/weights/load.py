@@ -1,9 +1,11 @@
-"""From a GGUF file to weights in device memory."""
+"""From a model source to weights in device memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -15,11 +17,13 @@ from engine.errors import EngineError
 from engine.program.matrix import Use, Weight
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Memory, Slice
-from engine.weights.formats import SUPPORTED_TYPES, Layout, plane_bytes
+from engine.vulkan.upload import Piece, upload
+from engine.weights.formats import SUPPORTED_TYPES, Layout, plane_bytes, row_bytes
 from engine.weights.gguf_header import TensorInfo
 from engine.weights.repack import repack
-from engine.weights.source import ModelSource
+from engine.weights.source import Bytes, ModelSource
 
+_CHUNK_BYTES = 1 << 20  # of the file a step: a few of them stay in a processor's cache
 _FLOAT_BYTES = 4
 _VECTOR_TYPES: dict[GGMLQuantizationType, str] = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
 
@@ -120,15 +124,22 @@ def load(
 ) -> Weights:
     """Repack every tensor for ``layout`` and copy it to the device.
 
-    ``progress(done_bytes, total_bytes)`` counts bytes of the file. The host holds one tensor at a time.
+    ``progress(done_bytes, total_bytes)`` counts bytes of the file. The host holds a few pieces of some tensors at a
+    time, of about _CHUNK_BYTES each.
     """
     weights = allocate_weights(file.tensors, specs, memory, layout)
     total = sum(spec.bytes_of(file.tensors[spec.file_name]) for spec in specs)
-    done = 0
-    for spec in specs:
-        _fill(file, spec, memory, layout, weights)
-        done += spec.bytes_of(file.tensors[spec.file_name])
+    on_host = [spec for spec in specs if spec.host]
+    for spec in on_host:
+        weights.host[spec.name] = _vector(file, spec)
+    done = sum(spec.bytes_of(file.tensors[spec.file_name]) for spec in on_host)
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
         progress(done, total)
+
+    upload(memory, (piece for spec in specs if not spec.host for piece in _pieces(file, spec, layout, weights)), count)
     memory.flush()
     return weights
 
@@ -195,19 +206,49 @@ def _weight(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...], plane
     return Weight(name, kind, rows, cols, planes[0], planes[1], planes[0].size + planes[1].size)
 
 
-def _fill(file: ModelSource, spec: TensorSpec, memory: Memory, layout: Layout, weights: Weights) -> None:
-    data, kind = file.data(spec.file_name), file.tensors[spec.file_name].type
-    if spec.rows is not None:
-        period, first, taken = spec.rows
-        data = data.reshape(spec.shape[0] // taken, period, -1)[:, first : first + taken].reshape(-1)
-    if spec.uses:
-        weight = weights.matrices[spec.name]
-        quants, scales = repack(data, kind, weight.rows, weight.cols, layout)
-        memory.write(weight.quants, quants)
-        memory.write(weight.scales, scales)
+def _pieces(file: ModelSource, spec: TensorSpec, layout: Layout, weights: Weights) -> Iterator[Piece]:
+    """A tensor in pieces of whole rows."""
+    info = file.tensors[spec.file_name]
+    weight = weights.matrices.get(spec.name)
+    if weight is None:
+        yield Piece((weights.vectors[spec.name],), partial(_fill_vector, file, spec), spec.bytes_of(info))
         return
-    vector = data.view(_VECTOR_TYPES[kind]).astype(np.float32)
-    if spec.host:
-        weights.host[spec.name] = vector
-    else:
-        memory.write(weights.vectors[spec.name], vector)
+    file_bytes = info.size_bytes // info.shape[0]
+    steps = row_bytes(weight.type, weight.cols, layout)
+    unit = math.lcm(8, spec.rows.taken if spec.rows else 1)
+    step = max(unit, _CHUNK_BYTES // file_bytes // unit * unit)
+    for first in range(0, weight.rows, step):
+        count = min(step, weight.rows - first)
+        targets = []
+        for plane, row in zip((weight.quants, weight.scales), steps, strict=True):
+            size = row * step if first + step < weight.rows else plane.size - row * first  # the last fills it up
+            if size:
+                targets.append(plane.part(row * first, size))
+        fill = partial(_fill_matrix, file, spec, layout, weight, first, count)
+        yield Piece(tuple(targets), fill, count * file_bytes)
+
+
+def _fill_matrix(
+    file: ModelSource, spec: TensorSpec, layout: Layout, weight: Weight, first: int, count: int, out: list[Bytes]
+) -> None:
+    raw = _read_rows(file, spec, first, count)
+    for target, plane in zip(out, repack(raw, weight.type, count, weight.cols, layout), strict=False):
+        target[: plane.size] = plane[: target.size]
+
+
+def _fill_vector(file: ModelSource, spec: TensorSpec, out: list[Bytes]) -> None:
+    out[0].view(np.float32)[...] = _vector(file, spec)
+
+
+def _vector(file: ModelSource, spec: TensorSpec) -> npt.NDArray[np.float32]:
+    raw = _read_rows(file, spec, 0, spec.shape[0])
+    return raw.view(_VECTOR_TYPES[file.tensors[spec.file_name].type]).astype(np.float32)
+
+
+def _read_rows(file: ModelSource, spec: TensorSpec, first: int, count: int) -> Bytes:
+    """Rows of the spec's tensor, ``first`` being a multiple of what ``spec.rows`` takes at once."""
+    if spec.rows is None:
+        return file.rows(spec.file_name, first, count)
+    period, start, taken = spec.rows
+    raw = file.rows(spec.file_name, first // taken * period, count // taken * period)
+    return raw.reshape(count // taken, period, -1)[:, start : start + taken].reshape(-1)

@@ -1,7 +1,7 @@
 """The safetensors files of a folder: headers checked by the safetensors library, tensors read by rows.
 
-Its numpy interface has no BF16, and it maps the file: a mapped file that is cut short meanwhile kills the process. So
-it checks the header and tells names, types, shapes and order; the bytes are read here, at the places that follow.
+Its numpy interface has no BF16, and it maps the file (see engine.weights.read_file). So it checks the header and tells
+names, types, shapes and order; the bytes are read here, at the places that follow.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from safetensors import SafetensorError, safe_open
 
 from engine.errors import EngineError
 from engine.text.json_file import read_json_object
+from engine.weights.read_file import read_into
 
 ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "C64": 64}
-_READ_BYTES = 1 << 30  # Linux reads less than 2 GiB at a time
 _AGAIN = "download it again"
 
 
@@ -77,19 +77,14 @@ class SafetensorsFiles:
 
     def read_into(self, tensor: StoredTensor, first: int, rows: npt.NDArray[np.uint8]) -> None:
         """As ``read``, into a contiguous array."""
-        view = rows.reshape(-1).data
-        offset = tensor.offset + first * tensor.row_bytes
-        done = 0
         try:
-            while done < len(view):
-                count = os.preadv(tensor.file.fileno(), [view[done : done + _READ_BYTES]], offset + done)
-                if count == 0:
-                    raise EngineError(f"{self._name}: {tensor.path.name} was cut short while it was read: {_AGAIN}")
-                done += count
+            whole = read_into(tensor.file, tensor.offset + first * tensor.row_bytes, rows)
         except (OSError, ValueError) as error:
             if tensor.file.closed:
                 raise EngineError(f"{self._name}: the model's files are closed") from error
             raise EngineError(f"{tensor.path}: the file cannot be read: {error}") from error
+        if not whole:
+            raise EngineError(f"{self._name}: {tensor.path.name} was cut short while it was read: {_AGAIN}")
 
     def close(self) -> None:
         """Close the files."""

@@ -11,6 +11,8 @@ import numpy as np
 
 from engine.weights.gguf_header import TensorInfo
 
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
 
 class ModelSource(Protocol):
     """An open model, named as GGUF names things; ``engine.weights.open_model`` opens one.
@@ -38,8 +40,14 @@ class ModelSource(Protocol):
     @property
     def file_bytes(self) -> int: ...
 
-    def data(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """A tensor's bytes as GGUF holds them: (size_bytes,) uint8. EngineError where they cannot be read."""
+    def rows(self, name: str, first: int, count: int) -> Bytes:
+        """The bytes of ``count`` of a tensor's rows, from ``first`` on, as GGUF holds them: flat uint8.
+
+        Any thread may call it. EngineError where they cannot be read.
+        """
+
+    def data(self, name: str) -> Bytes:
+        """A tensor's bytes, all of its rows'."""
 
     def close(self) -> None:
         """Close the files; arrays that ``data`` gave out stay."""

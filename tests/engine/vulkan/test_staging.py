@@ -17,7 +17,7 @@ PART = 4096
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
-    monkeypatch.setattr(staging, "_PART_BYTES", PART)
+    monkeypatch.setattr(staging, "PART_BYTES", PART)
     with Gpu() as opened:
         yield opened
 

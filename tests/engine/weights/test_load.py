@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
 from engine.models import llama
 from engine.program.matrix import Use
 from engine.vulkan.unbacked import UnbackedMemory
-from engine.weights.formats import LAYOUTS, Layout
+from engine.weights import load as load_module
+from engine.weights.formats import K_TYPES, LAYOUTS, Layout
 from engine.weights.gguf import GGUFFile
+from engine.weights.gguf_header import TensorInfo
 from engine.weights.load import Rows, TensorSpec, allocate_weights, check_tensors, load
 from engine.weights.repack import repack
 from tests.engine.gpu import Gpu
+from tests.engine.weight_data import TYPES, fresh_random, random_raw
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_weight_is_the_files(tiny_path: Path, layout: Layout) -> None:
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 1000])  # whole tensors, and pieces of 24 rows of most
+def test_every_weight_is_the_files(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(load_module, "_CHUNK_BYTES", chunk_bytes)
     counted: list[tuple[int, int]] = []
     with GGUFFile.open(tiny_path) as file, Gpu() as gpu:
         specs = llama.tensors(llama.geometry("tiny", file.metadata, file.tensors), file.tensors)
@@ -31,6 +41,7 @@ def test_every_weight_is_the_files(tiny_path: Path, layout: Layout) -> None:
         for name, vector in weights.vectors.items():
             np.testing.assert_array_equal(gpu.read(vector), file.data(name).view(np.float32))
         assert weights.matrices.keys() | weights.vectors.keys() == {spec.name for spec in specs if not spec.host}
+    assert counted == sorted(counted)
     assert counted[-1][0] == counted[-1][1] == sum(file.tensors[spec.name].size_bytes for spec in specs)
 
 
@@ -71,3 +82,38 @@ def test_rows_of_a_tensor(tiny_path: Path, layout: Layout) -> None:
         assert counted[-1] == (info.size_bytes + 64 * 4,) * 2
         with pytest.raises(EngineError, match=r"attn_q.weight is \(64, 64\), the header says \(48, 64\)"):
             check_tensors(file, [TensorSpec("even", (24, 64), uses, source=info.name, rows=Rows(16, 0, 8))])
+
+
+class _OneMatrix:
+    """A source of one tensor, with what ``load`` asks of one."""
+
+    def __init__(self, info: TensorInfo, data: npt.NDArray[np.uint8]) -> None:
+        self.tensors = {info.name: info}
+        self._data = data.reshape(info.shape[0], -1)
+
+    def rows(self, name: str, first: int, count: int) -> npt.NDArray[np.uint8]:
+        return self._data[first : first + count].reshape(-1).copy()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("type", TYPES)
+def test_pieces_of_a_matrix_are_the_whole(
+    shared_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, type: GGMLQuantizationType, layout: Layout
+) -> None:
+    """An odd number of rows, several pieces, and one block a row, so that planes of bytes end anywhere."""
+    monkeypatch.setattr(load_module, "_CHUNK_BYTES", 1)
+    rows, cols = 37, 256 if type in K_TYPES else 32
+    data = random_raw(fresh_random(), type, rows, cols)
+    info = TensorInfo("m", (rows, cols), type, 0, data.size)
+    specs = [TensorSpec("m", (rows, cols), ("matvec",))]
+    source = _OneMatrix(info, data)
+    weights = load(source, specs, shared_gpu.memory, layout, lambda done, total: None)  # type: ignore[arg-type]
+    held = (weights.matrices["m"].quants, weights.matrices["m"].scales)
+    for plane, expected in zip(held, repack(data, type, rows, cols, layout), strict=True):
+        np.testing.assert_array_equal(shared_gpu.read(plane, np.uint8)[: expected.size], expected)
+
+
+@pytest.fixture(scope="module")
+def shared_gpu() -> Iterator[Gpu]:
+    with Gpu() as gpu:
+        yield gpu
