@@ -86,7 +86,7 @@ def _summary(engine: Engine, session: Session, reply: Reply) -> str:
     """One line for stderr."""
     stats = session.prefill_stats
     prefill_rate = stats.tokens / stats.seconds if stats.seconds > 0 else None
-    thoughts = f", {reply.thought_tokens} of them thoughts," if reply.thought_tokens else ""
+    thoughts = f" ({reply.thought_tokens} of them thoughts)" if reply.thought_tokens else ""
     parts = [
         f"{len(reply.tokens)} tokens{thoughts} at {output.rate_text(output.decode_rate(reply.timings))} tok/s",
         f"prefill {stats.tokens} at {output.rate_text(prefill_rate)} tok/s",

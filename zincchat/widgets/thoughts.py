@@ -81,7 +81,8 @@ class Thoughts(Vertical):
             return
         count = "1 token" if self.tokens == 1 else f"{self.tokens:,} tokens"
         state = "thought for" if self._ended else "thinking:"
-        self._title.update(f"{'▾' if self.is_open else '▸'} {state} {count} / {self._seconds:.1f} s  Ctrl+F")
+        line = f"{'▾' if self.is_open else '▸'} {state} {count} / {self._seconds:.1f} s · Ctrl+F"
+        self._title.update(line, layout=False)
         self._text.display = self.is_open
         if not self.is_open:
             return

@@ -26,7 +26,7 @@ def thinks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_pipe_gets_the_answer_alone(zincchat: Zincchat) -> None:
     outcome = zincchat("run", "Hi")
     assert outcome.out == f"{TEXT}\n"
-    assert outcome.err.startswith("9 tokens, 4 of them thoughts, at ") and outcome.err.count("\n") == 1
+    assert outcome.err.startswith("9 tokens (4 of them thoughts) at ") and outcome.err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("thinks")
@@ -44,7 +44,7 @@ def test_thoughts_cut_off_end_their_line(zincchat: Zincchat, monkeypatch: pytest
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     outcome = zincchat("run", "Hi", "--max-tokens", "3")
     assert outcome.out == ""
-    assert "\x1b[2mso \x1b[0m\x1b[2mit \x1b[0m\n3 tokens, 3 of them thoughts," in outcome.err
+    assert "\x1b[2mso \x1b[0m\x1b[2mit \x1b[0m\n3 tokens (3 of them thoughts) at" in outcome.err
 
 
 @pytest.mark.usefixtures("thinks")
