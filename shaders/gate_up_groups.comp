@@ -38,8 +38,7 @@ PUSH_END
 
 void kernel() {
     BEGIN_TILES
-        const uint i = TEAM_LANE, row = tile * ROWS + i;
-        if (i < ROWS && row < rows) y.data[row] = ACTIVATE(row_total(i, parity)) * row_total(ROWS + i, parity);
+        if (has_row) y.data[tile * ROWS + OUT_ROW] = ACTIVATE(row_total(OUT_ROW)) * row_total(ROWS + OUT_ROW);
     END_TILES
 }
 

@@ -56,9 +56,9 @@ void kernel() {
     }
     uint best_key = 0u, best_id = NO_ID;
     BEGIN_TILES
-        const uint id = tile * ROWS + lane;
-        if (lane < ROWS && id < rows) {
-            float logit = row_total(lane, parity);
+        if (has_row) {
+            const uint id = tile * ROWS + OUT_ROW;
+            float logit = row_total(OUT_ROW);
             y.data[id] = logit;
             if (penalty != 1.0) {
                 bool repeated = false;

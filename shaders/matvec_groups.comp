@@ -30,7 +30,7 @@ PUSH_END
 #define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
 
 #ifdef ADD
-#define PREFETCH(tile) if (TEAM_LANE < ROWS) before = y.data[ROW_OF(tile, TEAM_LANE)];
+#define PREFETCH(tile) before = y.data[ROW_OF(tile, OUT_ROW)];
 #endif
 #include "row_products.glsl"
 
@@ -39,13 +39,12 @@ void kernel() {
     float before = 0.0;
 #endif
     BEGIN_TILES
-        const uint row = tile * ROWS + TEAM_LANE;
-        if (TEAM_LANE < ROWS && row < rows) {
-            const float result = row_total(TEAM_LANE, parity);
+        if (has_row) {
+            const float result = row_total(OUT_ROW);
 #ifdef ADD
-            y.data[row] = before + result;
+            y.data[tile * ROWS + OUT_ROW] = before + result;
 #else
-            y.data[row] = result;
+            y.data[tile * ROWS + OUT_ROW] = result;
 #endif
         }
     END_TILES

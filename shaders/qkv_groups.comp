@@ -76,8 +76,7 @@ void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
 
 #define ROW_OF(tile, i) pair_row(min((tile) * ROWS + (i), rows - 1u))
 
-#define PREFETCH(tile) \
-    if (TEAM_LANE < ROWS / 2u) angle = load_angle((tile) * (ROWS / 2u) + TEAM_LANE, position);
+#define PREFETCH(tile) angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position);
 #include "row_products.glsl"
 
 void kernel() {
@@ -85,10 +84,8 @@ void kernel() {
     const uint position = state.data[STATE_POSITION];
     const bool done = state.data[STATE_DONE] != 0u;
     BEGIN_TILES
-        const uint first = tile * ROWS;
-        const uint i = TEAM_LANE;
-        if (i < ROWS / 2u && first + 2u * i < rows && !done) {
-            store_pair(vec2(row_total(2u * i, parity), row_total(2u * i + 1u, parity)), first / 2u + i, angle, position);
+        if (has_row && OUT_ROW % 2u == 0u && !done) {
+            store_pair(vec2(row_total(OUT_ROW), row_total(OUT_ROW + 1u)), tile * (ROWS / 2u) + OUT_ROW / 2u, angle, position);
         }
     END_TILES
 }

@@ -12,14 +12,14 @@ from engine.weights.formats import CODEBOOKS
 
 _MOST_LANES = 128
 _INVOCATIONS_A_GROUP = 512
-_INVOCATIONS_WANTED = 1 << 16  # what an H200 holds of these kernels at once: 512 a multiprocessor
+_MOST_TEAMS = 8  # a workgroup
+_INVOCATIONS_WANTED = 132 * 512  # what an H200 holds of these kernels at once
 MOST_PARTS = 4096  # teams of the LM head
-_TEAMS_WANTED = 140  # with fewer tiles, they have fewer rows
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
-_ATTEND_LANES = 128
+_ATTEND_LANES = 256
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
@@ -38,13 +38,13 @@ def division(
     """
     most = min(_ROWS_AT_ONCE.get(kind, _DEFAULT_ROWS), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
     least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
+    team = lanes(cols, subgroup_size)
+    teams = max(1, min(_INVOCATIONS_A_GROUP, _MOST_TEAMS * team, most_invocations) // team)
+    most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
     at_once = max(most, least)
-    while at_once > least and rows // at_once < _TEAMS_WANTED:
+    while at_once > least and rows < at_once * most_groups * teams:
         at_once //= 2
     tiles = -(-rows // at_once)
-    team = lanes(cols, subgroup_size)
-    teams = max(1, min(_INVOCATIONS_A_GROUP, most_invocations) // team)
-    most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
     turns = -(-tiles // (most_groups * teams))
     return at_once, teams, -(-tiles // (turns * teams))
 

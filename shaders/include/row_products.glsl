@@ -3,7 +3,7 @@
 // arithmetic depends on LANES and COLS alone, never on how many rows a team or teams a workgroup has.
 //
 // A workgroup of TEAMS teams makes x ready once (block_x.glsl). Its teams take tiles of ROWS neighbouring rows, one
-// each, and then those `gl_NumWorkGroups.x` workgroups on; the next weights are loaded before the sums of these meet.
+// each, and then those `gl_NumWorkGroups.x` workgroups on.
 //
 // The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
@@ -19,7 +19,10 @@
 #define CHUNKS ((BLOCKS + LANES - 1u) / LANES)
 #define QUADS (COLS / 4u)
 #define SUBGROUPS (LANES / SUBGROUP_SIZE)
-shared float row_parts[TEAMS * 2u * SUBGROUPS * SUMS];  // of two tiles in turn
+#define SLOTS min(SUBGROUP_SIZE / ROWS, 4u)  // tiles of a team whose results are written together, by lanes of a subgroup
+#define OUT_SLOT (TEAM_LANE / ROWS)
+#define OUT_ROW (TEAM_LANE % ROWS)
+shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
 #include "block_products.glsl"
 #include "block_x.glsl"
 
@@ -63,28 +66,27 @@ float halve(float first, float second, uint mask) {
     FOLD(a, e, 1) FOLD(b, f, 1) FOLD(c, g, 1) FOLD(d, h, 1) FOLD(a, c, 2) FOLD(b, d, 2) FOLD(a, b, 3)
 #endif
 
-// `parity`: 0 and 1 in turn, so that one barrier a tile is enough
-void store_sum(float sum, uint parity) {
+// `slot`: of the tiles whose results are written together
+void store_sum(float sum, uint slot) {
     const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
     [[unroll]] for (uint m = SUBGROUP_SIZE / SUMS / 2u; m > 0u; m /= 2u) sum += subgroupShuffleXor(sum, m);
     if (lane % (SUBGROUP_SIZE / SUMS) == 0u) {
-        const uint subgroup = (TEAM * 2u + parity) * SUBGROUPS + TEAM_LANE / SUBGROUP_SIZE;
+        const uint subgroup = (TEAM * SLOTS + slot) * SUBGROUPS + TEAM_LANE / SUBGROUP_SIZE;
         row_parts[subgroup * SUMS + lane / (SUBGROUP_SIZE / SUMS)] = sum;
     }
-    barrier();
 }
 
-float row_total(uint i, uint parity) {
-    const uint first = (TEAM * 2u + parity) * SUBGROUPS * SUMS + i;
+float row_total(uint i) {
+    const uint first = (TEAM * SLOTS + OUT_SLOT) * SUBGROUPS * SUMS + i;
     float total = row_parts[first];
     [[unroll]] for (uint s = 1u; s < SUBGROUPS; ++s) total += row_parts[first + s * SUMS];
     return total;
 }
 
 // ---- tiles ----
-// BEGIN_TILES ... END_TILES enclose what is done with the sums of tile `tile`, where row_total(i, parity) is row
-// ROW_OF(tile, i) of tensor i / ROWS, for lanes TEAM_LANE of the team. A tile may lie beyond the last row.
-// PREFETCH(tile) loads early what they need for that.
+// BEGIN_TILES ... END_TILES enclose what is done with the sums: for lanes with `has_row`, row_total(OUT_ROW) is row
+// ROW_OF(tile, OUT_ROW), and row_total(ROWS + OUT_ROW) that of the second tensor. The tile is the lane's own: SLOTS
+// tiles meet there at once. PREFETCH(tile) loads early what they need for that, even where there is no such tile.
 #ifndef PREFETCH
 #define PREFETCH(tile)
 #endif
@@ -93,39 +95,49 @@ float row_total(uint i, uint parity) {
 #define BLOCK_OF(chunk) min((chunk) * LANES + TEAM_LANE, BLOCKS - 1u)
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
+#define CLEAR_ROW(name, i) sum_##name = 0.0;
+// a lane beyond the last block repeats that one for nothing
+#if ((COLS + 31) / 32) % LANES == 0
+#define ADDED(name) BLOCK_SUM(sum_##name, packed_##name)
+#define LANE_HAS_BLOCK(chunk)
+#else
+#define ADDED(name) has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name
+#define LANE_HAS_BLOCK(chunk) const bool has_block = (chunk) * LANES + TEAM_LANE < BLOCKS;
+#endif
+// a row's next block is on its way as soon as this one is used up
+#define ADD_AND_LOAD_ROW(name, i) \
+    sum_##name = ADDED(name); \
+    if (more) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
+
 #ifdef CODEBOOK
 #define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
 #else
 #define PREPARE_CODES
-#endif
-#define CLEAR_ROW(name, i) sum_##name = 0.0;
-// a lane beyond the last block repeats that one for nothing
-#if ((COLS + 31) / 32) % LANES == 0
-#define ADD_ROW(name, i) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
-#define LANE_HAS_BLOCK(chunk)
-#else
-#define ADD_ROW(name, i) sum_##name = has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name;
-#define LANE_HAS_BLOCK(chunk) const bool has_block = (chunk) * LANES + TEAM_LANE < BLOCKS;
 #endif
 
 #define BEGIN_ROWS \
     DECLARE_X \
     DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
-    uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u); \
+    uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u), filled = 0u, first_group = gl_WorkGroupID.x; \
     EACH_SUM(LOAD_ROW) \
     PREPARE_CODES \
     PREPARE_X
 
-#define EACH_TILE \
-    uint parity = 0u; \
-    for (uint group = gl_WorkGroupID.x, tile = loaded; group * TEAMS < TILE_COUNT; \
-        group += gl_NumWorkGroups.x, tile = FIRST_TILE(group), parity ^= 1u)
+#define EACH_GROUP for (uint group = gl_WorkGroupID.x; group * TEAMS < TILE_COUNT; group += gl_NumWorkGroups.x)
+#define OWN_TILE FIRST_TILE(first_group + OUT_SLOT * gl_NumWorkGroups.x)
 
-#define LOAD_NEXT_TILE \
-    loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
-    block = BLOCK_OF(0u); \
-    if ((group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT) { EACH_SUM(LOAD_ROW) }
+#define FINISH_TILE \
+    FOLD_SUMS \
+    store_sum(sum_a, filled); \
+    ++filled; \
+    const bool last = (group + gl_NumWorkGroups.x) * TEAMS >= TILE_COUNT; \
+    if (filled < SLOTS && !last) continue; \
+    barrier(); \
+    const uint tile = OWN_TILE; \
+    const bool has_row = OUT_SLOT < filled && tile * ROWS + OUT_ROW < rows; \
+    first_group = group + gl_NumWorkGroups.x; \
+    filled = 0u;
 
 #if (COLS + 31) / 32 <= LANES
 // a lane has one block, whose x stays in registers
@@ -133,32 +145,32 @@ float row_total(uint i, uint parity) {
     BEGIN_ROWS \
     TAKE_X(block) \
     LANE_HAS_BLOCK(0u) \
-    EACH_TILE { \
-        PREFETCH(tile) \
+    EACH_GROUP { \
+        if (filled == 0u) { PREFETCH(OWN_TILE) } \
         EACH_SUM(CLEAR_ROW) \
-        EACH_SUM(ADD_ROW) \
-        FOLD_SUMS \
-        LOAD_NEXT_TILE \
-        store_sum(sum_a, parity);
+        const bool more = (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
+        const uint next_block = block; \
+        loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
+        EACH_SUM(ADD_AND_LOAD_ROW) \
+        FINISH_TILE
 #else
 #define BEGIN_TILES \
     BEGIN_ROWS \
-    EACH_TILE { \
-        PREFETCH(tile) \
+    EACH_GROUP { \
+        if (filled == 0u) { PREFETCH(OWN_TILE) } \
         EACH_SUM(CLEAR_ROW) \
         for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
             STAGE_CHUNK(chunk) \
             TAKE_X(block - STAGE_START(chunk)) \
             LANE_HAS_BLOCK(chunk) \
-            EACH_SUM(ADD_ROW) \
-            if (chunk + 1u < CHUNKS) { \
-                block = BLOCK_OF(chunk + 1u); \
-                EACH_SUM(LOAD_ROW) \
-            } \
+            const bool last_chunk = chunk + 1u == CHUNKS; \
+            const bool more = !last_chunk || (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
+            const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
+            loaded = FIRST_TILE(last_chunk ? group + gl_NumWorkGroups.x : group); \
+            EACH_SUM(ADD_AND_LOAD_ROW) \
+            block = next_block; \
         } \
-        FOLD_SUMS \
-        LOAD_NEXT_TILE \
-        store_sum(sum_a, parity);
+        FINISH_TILE
 #endif
 // where not all of x fits, a stage has whole chunks
 #if (COLS + 31) / 32 <= STAGE_BLOCKS
@@ -168,4 +180,6 @@ float row_total(uint i, uint parity) {
 #define STAGE_START(chunk) ((chunk) * LANES / STAGE_BLOCKS * STAGE_BLOCKS)
 #define STAGE_CHUNK(chunk) if ((chunk) * LANES % STAGE_BLOCKS == 0u) { STAGE_X((chunk) * LANES / STAGE_BLOCKS) }
 #endif
-#define END_TILES }
+#define END_TILES \
+        if (!last) barrier(); \
+    }
