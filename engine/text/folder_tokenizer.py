@@ -53,7 +53,8 @@ def read_folder(folder: Path) -> Definition:
     tokens, types = _vocabulary(document, library, model)
     _make_named_tokens_control(library, config, tokens, types)
     id_of = ids_by_token(tokens)
-    bos_id, starts_with_bos = _bos(library, id_of.get(_content(config.get("bos_token"))))
+    first_id = id_of.get(_first_token(document))
+    bos_id = id_of.get(_content(config.get("bos_token")), first_id)
     add_bos = config.get("add_bos_token")
     return Definition(
         tokens=tokens,
@@ -64,7 +65,7 @@ def read_folder(folder: Path) -> Definition:
         space_prefix=_space_prefix(document),
         bos_id=bos_id,
         eos_id=id_of.get(_content(config.get("eos_token"))),
-        add_bos=add_bos if isinstance(add_bos, bool) else starts_with_bos,
+        add_bos=add_bos if isinstance(add_bos, bool) else first_id is not None and first_id == bos_id,
     )
 
 
@@ -120,6 +121,7 @@ def _parse(text: str) -> tuple[dict[str, Any], tokenizers.Tokenizer]:
         library = tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises plain Exception
         raise EngineError(f"tokenizer.json is damaged or of an unknown kind: {one_line(error)}") from error
+    library.post_processor = None  # its tokens are added here, its offsets not needed
     library.no_truncation()
     library.no_padding()
     library.encode_special_tokens = True
@@ -172,17 +174,18 @@ def _content(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _bos(library: tokenizers.Tokenizer, stated: int | None) -> tuple[int | None, bool]:
-    """The begin-of-text token, and whether the file's post-processor puts it before a text."""
-    plain = library.encode("a", add_special_tokens=False).ids
-    whole = library.encode("a").ids
-    if len(whole) > len(plain) and whole[1 : 1 + len(plain)] == plain and stated in (None, whole[0]):
-        return whole[0], True
-    return stated, False
+def _first_token(document: dict[str, Any]) -> str:
+    """The special token that the file's post-processor puts before a text; empty where there is none."""
+    for part in _parts(document.get("post_processor")):
+        template = part.get("single") if part.get("type") == "TemplateProcessing" else None
+        if isinstance(template, list) and template and isinstance(template[0], dict):
+            token = template[0].get("SpecialToken")
+            return _content({"content": token.get("id")}) if isinstance(token, dict) else ""
+    return ""
 
 
 def _spelling(document: dict[str, Any], model: BPE) -> Spelling:
-    kinds = {part.get("type") for name in ("decoder", "pre_tokenizer") for part in _parts(document.get(name))}
+    kinds = [part.get("type") for name in ("decoder", "pre_tokenizer") for part in _parts(document.get(name))]
     if "ByteLevel" in kinds:
         return Spelling.BYTE_LEVEL
     if model.byte_fallback or "Metaspace" in kinds:
@@ -194,7 +197,7 @@ def _parts(component: Any) -> Iterator[dict[str, Any]]:
     """A component of tokenizer.json, or those of a sequence."""
     if isinstance(component, dict):
         yield component
-        for name in ("decoders", "pretokenizers", "normalizers"):
+        for name in ("decoders", "pretokenizers", "normalizers", "processors"):
             for part in component.get(name) or ():
                 yield from _parts(part)
 
@@ -206,8 +209,6 @@ def _space_prefix(document: dict[str, Any]) -> SpacePrefix:
             return SpacePrefix.EVERY
         if part.get("type") == "Metaspace":
             prepends = "always" if part.get("add_prefix_space", True) else "never"  # before there were schemes
-            return _SCHEMES.get(part.get("prepend_scheme", prepends), SpacePrefix.NONE)
+            scheme = part.get("prepend_scheme", prepends)
+            return {"first": SpacePrefix.FIRST, "always": SpacePrefix.EVERY}.get(str(scheme), SpacePrefix.NONE)
     return SpacePrefix.NONE
-
-
-_SCHEMES = {"first": SpacePrefix.FIRST, "always": SpacePrefix.EVERY}

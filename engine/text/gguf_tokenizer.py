@@ -24,7 +24,8 @@ from engine.text.pretokenizers import PRE_TOKENIZERS
 from engine.text.sentencepiece_bpe import SentencePieceEncoder
 
 # What llama.cpp takes where a SentencePiece file does not say: Llama's own.
-_SENTENCEPIECE_IDS = {"unknown": 0, "bos": 1, "eos": 2}
+_UNKNOWN_ID = 0
+_SENTENCEPIECE_IDS = {"bos": 1, "eos": 2}
 
 
 def read_gguf(metadata: Mapping[str, Any]) -> Definition | None:
@@ -33,7 +34,11 @@ def read_gguf(metadata: Mapping[str, Any]) -> Definition | None:
     Raise EngineError where it is of an unknown kind, incomplete or damaged.
     """
     kind = metadata.get("tokenizer.ggml.model")
-    if kind is None or kind in ("none", "no_vocab"):
+    if kind is None:
+        return None
+    if not isinstance(kind, str):
+        raise EngineError("the model's tokenizer.ggml.model is not text")
+    if kind in ("none", "no_vocab"):
         return None
     if kind == "gpt2":
         return _byte_level(metadata)
@@ -67,17 +72,15 @@ def _byte_level(metadata: Mapping[str, Any]) -> Definition:
         space_prefix=SpacePrefix.NONE,
         bos_id=ids["bos"],
         eos_id=ids["eos"],
-        add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", spec.add_bos)),
+        add_bos=_flag(metadata, "add_bos_token", spec.add_bos),
     )
 
 
 def _sentencepiece(metadata: Mapping[str, Any]) -> Definition:
     tokens, types, ids = _vocabulary(metadata, _SENTENCEPIECE_IDS)
     scores = _numbers(metadata, "scores", "if", len(tokens)).astype(np.float32)
-    unknown_id = ids["unknown"]
-    if unknown_id is None:
-        raise EngineError("the model's tokenizer has no unknown token")
-    space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    unknown_id = _id(metadata, "unknown", len(tokens), _UNKNOWN_ID) or _UNKNOWN_ID
+    space_prefix = _flag(metadata, "add_space_prefix", True)
     return Definition(
         tokens=tokens,
         types=types,
@@ -87,7 +90,7 @@ def _sentencepiece(metadata: Mapping[str, Any]) -> Definition:
         space_prefix=SpacePrefix.EVERY if space_prefix else SpacePrefix.NONE,  # llama.cpp's rule
         bos_id=ids["bos"],
         eos_id=ids["eos"],
-        add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", True)),
+        add_bos=_flag(metadata, "add_bos_token", True),
     )
 
 
@@ -102,12 +105,19 @@ def _vocabulary(
         types = _numbers(metadata, "token_type", "iu", len(tokens)).tolist()
     else:  # of SentencePiece's tokens bytes and unknown could not be told
         types = [NORMAL] * len(tokens)
-    ids = {name: _id(metadata, name, len(tokens), defaults.get(name)) for name in ("bos", "eos", "unknown")}
+    ids = {name: _id(metadata, name, len(tokens), defaults.get(name)) for name in ("bos", "eos")}
     return tokens, with_control(types, (ids["bos"], ids["eos"])), ids
 
 
 def _user_defined(id_of: Mapping[str, int], types: Sequence[int]) -> dict[str, int]:
     return {token: id for token, id in id_of.items() if types[id] == USER_DEFINED}
+
+
+def _flag(metadata: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = metadata.get(f"tokenizer.ggml.{name}", default)
+    if not isinstance(value, bool):
+        raise EngineError(f"the model's tokenizer.ggml.{name} is neither true nor false")
+    return value
 
 
 def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:

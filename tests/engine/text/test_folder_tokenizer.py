@@ -151,8 +151,13 @@ def test_tokens_that_the_config_names_are_control_tokens(tmp_path: Path, name: s
     assert tokenizer.vocab_size == last + 1
 
 
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+BOS_LAST = BOS_FIRST | {"single": BOS_FIRST["single"][::-1]}
 BOS = {
     "the post-processor puts it": (BOS_FIRST, {}, (1, True)),
+    "a part of it puts it": ({"type": "Sequence", "processors": [BYTE_LEVEL, BOS_FIRST]}, {}, (1, True)),
+    "it puts another": (BOS_FIRST, {"bos_token": "<start>"}, (789, False)),
+    "it puts nothing first": (BOS_LAST, {"bos_token": "<s>"}, (1, False)),
     "the config names it": (None, {"bos_token": "<s>"}, (1, False)),
     "the config asks for it": (None, {"bos_token": {"content": "<s>"}, "add_bos_token": True}, (1, True)),
     "the config forbids it": (BOS_FIRST, {"bos_token": "<s>", "add_bos_token": False}, (1, False)),

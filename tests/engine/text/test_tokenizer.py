@@ -207,6 +207,7 @@ def test_a_model_without_tokenizer_has_none() -> None:
 
 BAD = {
     "unknown kind": ({"model": "bert"}, "kind 'bert'; supported are"),
+    "kind of no text": ({"model": np.zeros(2)}, "model is not text"),
     "no pre-tokenizer": ({"pre": None}, "names no pre-tokenizer; supported are gpt-2, smollm"),
     "unknown pre-tokenizer": ({"pre": "jais-2"}, "pre-tokenizer is 'jais-2'; supported are gpt-2, smollm"),
     "pre-tokenizer of another kind": ({"pre": 5}, "pre-tokenizer is 5"),
@@ -220,6 +221,7 @@ BAD = {
     "unknown token in a merge": ({"merges": ["zz zz"]}, "damaged: .*zz"),
     "unknown result of a merge": ({"merges": ["q z"]}, "damaged: .*qz"),
     "eos": ({"eos_token_id": 320}, "eos_token_id is 320, outside its vocabulary of 320"),
+    "add_bos": ({"add_bos_token": 2}, "add_bos_token is neither true nor false"),
     "bos": ({"bos_token_id": -1}, "bos_token_id is -1"),
 }
 

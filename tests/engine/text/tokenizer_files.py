@@ -12,7 +12,7 @@ from tests.engine.tiny_model import tiny_vocabulary
 
 VOCABULARY = Path(__file__).parents[2] / "data" / "tokenizers" / "sentencepiece.json"
 CONTROL, USER_DEFINED = 3, 4
-BOS_FIRST = {
+BOS_FIRST: dict[str, Any] = {
     "type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
     "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
