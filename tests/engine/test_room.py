@@ -10,9 +10,11 @@ from gguf import GGMLQuantizationType as Type
 
 from engine import DeviceInfo, Engine, EngineError, host_memory
 from engine.footprint import _SPARE_BYTES, Footprint
-from engine.models import llama
+from engine.models import architecture, llama
 from engine.room import SMALLEST_CONTEXT, free_bytes, require_room
 from engine.weights.gguf import GGUFFile
+from engine.weights.open_model import open_model
+from tests.engine.hf_to_gguf import MODELS
 from tests.engine.tiny_model import write_tiny_llama
 
 GB = 10**9
@@ -47,6 +49,21 @@ def test_the_footprint_is_what_an_engine_allocates(tmp_path: Path, row_kernels: 
         allocated_bytes = engine.device_bytes
     counted_bytes = footprint(path, row_kernels).bytes_for(context)
     assert allocated_bytes <= counted_bytes <= allocated_bytes + _SPARE_BYTES
+
+
+def test_recurrent_state_counts(tmp_path: Path) -> None:
+    """A hybrid model: few of its layers have a KV cache, the others a state that no context changes."""
+    path = MODELS / "qwen3_5"
+    with open_model(path) as source:
+        model = architecture(path.name, source.metadata["general.architecture"])
+        geometry = model.geometry(path.name, source.metadata, source.tensors)
+        specs = model.tensors(geometry, source.tensors)
+        counted = Footprint(model, geometry, source.metadata, source.tensors, specs, True)
+    assert geometry.recurrent_bytes > 0
+    with Engine.open(path, context=64, row_kernels=True) as engine:
+        allocated_bytes = engine.device_bytes
+    counted_bytes = counted.bytes_for(64)
+    assert allocated_bytes <= counted_bytes <= allocated_bytes + _SPARE_BYTES + geometry.recurrent_bytes
 
 
 def test_the_footprint_of_the_weights(model: Footprint) -> None:

@@ -89,7 +89,11 @@ debug_option = click.option(
 )
 
 model_options = compose(
-    click.option("--model", metavar="NAME|PATH", help="A catalogue name, a GGUF file or a Hugging Face folder."),
+    click.option(
+        "--model",
+        metavar="NAME|PATH",
+        help="A catalogue name, a GGUF file, a Hugging Face folder, or ORG/REPO[:FILE] as pulled.",
+    ),
     click.option(
         "--quantize",
         type=QUANTISATION,
