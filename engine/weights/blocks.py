@@ -41,8 +41,8 @@ _BLOCKS_OF_256 = {
 class Fields:
     """A chunk of rows taken apart.
 
-    ``units``: (rows, blocks, n) of 8 or 16 bytes. ``high``: (rows, blocks, words) or None. ``scales``: the items of
-    the format, each (rows, steps, n), elements of 1 to 4 bytes.
+    ``units``: (rows, blocks, n) of 8 or 16 bytes. ``high``: (rows, blocks, n), elements of 4 or 8 bytes, or None.
+    ``scales``: the items of the format, each (rows, steps, n), elements of 1 to 4 bytes.
     """
 
     units: Array
@@ -67,7 +67,7 @@ def take_apart(source: npt.NDArray[np.uint8], type: GGMLQuantizationType, cols: 
     if type in (_T.Q3_K, _T.Q5_K):
         bits = _one_bits_of_bytes(blocks["high"])
     elif type is _T.Q6_K:
-        bits = _two_bits(blocks["high"]).reshape(rows, -1, 1).view(_WORD)
+        bits = _two_bits(blocks["high"])
     if type is _T.Q2_K:
         scales = [blocks["sub"], blocks["dm"][..., None]]
     elif type is _T.Q3_K:
@@ -76,7 +76,8 @@ def take_apart(source: npt.NDArray[np.uint8], type: GGMLQuantizationType, cols: 
         scales = [blocks["sub"], blocks["d"][..., None]]
     else:
         scales = [blocks["scales"]]
-    return Fields(units.reshape(rows, -1, 1), None if bits is None else bits.reshape(rows, units[0].size, -1), scales)
+    units = units.reshape(rows, -1, 1)
+    return Fields(units, None if bits is None else bits.reshape(rows, units.shape[1], -1), scales)
 
 
 def _units_of_256(blocks: Array, type: GGMLQuantizationType) -> Array:
@@ -85,11 +86,11 @@ def _units_of_256(blocks: Array, type: GGMLQuantizationType) -> Array:
         return units
     if type in (_T.Q2_K, _T.Q3_K):
         return _two_bits(blocks["qs"])
-    nibbles = _halves_to_units(blocks["qs"])
-    if type is _T.Q6_K:
-        # for 128 columns 64 bytes: the first 32 hold blocks 0 (low) and 2 (high), the others 1 and 3
-        nibbles = nibbles.reshape(*blocks.shape, 2, 2, 2).swapaxes(-1, -2)
-    return nibbles
+    pairs = _swap_nibbles(*_pairs_of_16(blocks["qs"]))
+    if type is not _T.Q6_K:
+        return np.stack(pairs, axis=-1)
+    # for 128 columns 64 bytes: the first 32 hold blocks 0 (low) and 2 (high), the others 1 and 3
+    return np.stack((pairs[0][::2], pairs[0][1::2], pairs[1][::2], pairs[1][1::2]), axis=-1)
 
 
 def _float_units(source: npt.NDArray[np.uint8], cols: int, units: int) -> Array:
@@ -102,26 +103,33 @@ def _float_units(source: npt.NDArray[np.uint8], cols: int, units: int) -> Array:
     return np.ascontiguousarray(source).view(_UNIT).reshape(rows, blocks, units)
 
 
-def _halves_to_units(qs: Array) -> Array:
-    """Q4_K's 32 bytes of low and high halves for 64 columns as two units of 16 bytes each."""
-    bytes_of_64 = qs.reshape(*qs.shape[:-1], 4, 2, 2, 8).view(_PAIR)[..., 0]  # (..., 64s, columns 0-15 or 16-31, 2)
-    mask = np.uint64(0x0F0F0F0F0F0F0F0F)
-    low, high = bytes_of_64 & mask, bytes_of_64 >> np.uint64(4) & mask
-    result = np.empty((*bytes_of_64.shape[:-2], 2, 2), _PAIR)
-    np.bitwise_or(low[..., 0, :], low[..., 1, :] << np.uint64(4), out=result[..., 0, :])
-    np.bitwise_or(high[..., 0, :], high[..., 1, :] << np.uint64(4), out=result[..., 1, :])
-    return result.view(_UNIT)
+def _pairs_of_16(qs: Array) -> tuple[Array, Array]:
+    """For each 32 bytes the first 16 and the others, each (n,) in one piece: long loops are what numpy is fast at."""
+    pairs = np.ascontiguousarray(qs).view(_UNIT).reshape(-1, 2)
+    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+
+
+def _swap_nibbles(first: Array, second: Array) -> tuple[Array, Array]:
+    """The low halves of the bytes of both, and the high ones: each unit has those of ``first`` in its low halves."""
+    x, y = first.view(_PAIR), second.view(_PAIR)
+    swapped = (x >> np.uint64(4) ^ y) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (x ^ swapped << np.uint64(4)).view(_UNIT), (y ^ swapped).view(_UNIT)
 
 
 def _two_bits(qs: Array) -> Array:
-    """(..., 64) bytes, for each 32 of them four blocks of 32 columns in bits 0-1 to 6-7: (..., 8 blocks) of 8 bytes."""
-    source = qs.reshape(*qs.shape[:-1], 2, 2, 16).view(_PAIR)  # (..., 128s, columns 0-15 or 16-31, 2)
-    result = np.empty((*source.shape[:-2], 4, 2), _WORD)
-    for block in range(4):
-        fields = source >> np.uint64(2 * block) & np.uint64(0x0303030303030303)
-        halves = fields[..., 0, :] | fields[..., 1, :] << np.uint64(4)
-        result[..., block, :] = halves | halves >> np.uint64(30)
-    return result.view(_PAIR).reshape(*qs.shape[:-1], 8)
+    """(..., 64) bytes, for each 32 of them four blocks of 32 columns in bits 0-1 to 6-7: 8 bytes a block, (n, 4)."""
+    # with columns 0-3 and 4-7 (and so on) in words a and b, first a's bits 2-3 change places with b's 0-1, and 6-7 with
+    # 4-5; then nibbles of the halves of the block change places: a transpose of four words by four pairs of bits
+    words = np.ascontiguousarray(qs).view(_PAIR)
+    swapped = (words >> np.uint64(2) ^ words >> np.uint64(32)) & np.uint64(0x33333333)
+    words = words ^ (swapped << np.uint64(32) | swapped << np.uint64(2))
+    result = np.empty((words.size // 4, 4), _PAIR)
+    low_word = np.uint64(0xFFFFFFFF)
+    for blocks, units in enumerate(_swap_nibbles(*_pairs_of_16(words))):
+        first, second = (np.ascontiguousarray(units.view(_PAIR)[half::2]) for half in range(2))
+        result[:, 2 * blocks] = first & low_word | second << np.uint64(32)
+        result[:, 2 * blocks + 1] = first >> np.uint64(32) | second & ~low_word
+    return result
 
 
 def _one_bits_of_word(high: Array) -> Array:
@@ -135,11 +143,12 @@ def _one_bits_of_word(high: Array) -> Array:
 
 
 def _one_bits_of_bytes(high: Array) -> Array:
-    """(..., 32) bytes, bit i of each = a column of block i, as (..., 8) words in the kernels' order."""
-    by_place = np.ascontiguousarray(high.reshape(*high.shape[:-1], 8, 4).swapaxes(-1, -2)).view(_PAIR)[..., 0]
-    return np.ascontiguousarray(
-        _transpose_8x8(by_place).view("u1").reshape(*high.shape[:-1], 4, 8).swapaxes(-1, -2)
-    ).view(_WORD)[..., 0]
+    """(..., 32) bytes, bit i of each = a column of block i, as (n, 8) words in the kernels' order."""
+    columns = np.ascontiguousarray(high).reshape(-1, 8, 4)
+    result = np.empty_like(columns)
+    for place in range(4):  # bytes 4 t + place, t from 0 to 7
+        result[..., place] = _transpose_8x8(np.ascontiguousarray(columns[..., place]).view(_PAIR)).view("u1")
+    return result.view(_WORD)[..., 0]
 
 
 def _transpose_8x8(x: Array) -> Array:
