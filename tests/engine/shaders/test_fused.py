@@ -157,7 +157,7 @@ def test_head_and_first_step_of_sampling(
     assert id_fused == id_separate
 
 
-@pytest.mark.parametrize("type", [T.Q4_0, T.Q4_K, T.Q8_0], ids=lambda type: type.name)
+@pytest.mark.parametrize("type", [T.Q4_0, T.Q4_K, T.Q8_0, T.Q2_K, T.IQ4_XS], ids=lambda type: type.name)
 def test_rows_a_group_change_no_bit(
     gpu: Gpu, random: np.random.Generator, type: T, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,22 @@ def test_embed(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GG
         np.testing.assert_array_equal(result[:cols], scaled)
 
 
+def test_mxfp4_has_every_exponent(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
+    rows, cols = 256, 32
+    raw = random_raw(random, T.MXFP4, rows, cols).reshape(rows, -1)
+    raw[:, 0] = np.arange(256)
+    with np.errstate(over="ignore"):  # the last ones
+        expected = values(raw.reshape(-1), T.MXFP4, rows, cols)
+    weight = make_weight(gpu, kernels, raw.reshape(-1), T.MXFP4, rows, cols)
+    y = gpu.poisoned(rows * cols * 4)
+    result = run(gpu, matrix.embed(kernels, weight, gpu.array(np.arange(rows, dtype=np.uint32)), y, rows), y)
+    result = result.reshape(rows, cols)
+    np.testing.assert_array_equal(result[2:], expected[2:])
+    np.testing.assert_allclose(
+        result[:2], expected[:2], atol=1e-37
+    )  # subnormal scales: a device may take them for zero
+
+
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
 def test_gate_up_is_two_matvecs_and_silu(
     gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType
