@@ -12,6 +12,7 @@ from engine.prefill import chunk_tokens
 from engine.program import sample
 from engine.program.activations import ActivationBuffers
 from engine.setup import allocate_buffers
+from engine.snapshots import snapshot_bytes
 from engine.vulkan.counted import CountedMemory
 from engine.weights.gguf import TensorInfo
 from engine.weights.load import TensorSpec, allocate_weights
@@ -51,7 +52,7 @@ class Footprint:
         allocate_buffers(memory, g, context, self._frequencies, self._chunk_tokens)
         ActivationBuffers(memory, g, self._chunk_tokens)
         memory.allocate(sample.scratch_bytes(g.vocab))
-        return memory.device_bytes + g.recurrent_bytes + _SPARE_BYTES
+        return memory.device_bytes + g.recurrent_bytes + snapshot_bytes(g) + _SPARE_BYTES
 
     def largest_context(self, free_bytes: int, most: int) -> int:
         """The largest context up to ``most`` tokens that ``free_bytes`` hold; 0 where none does."""

@@ -29,6 +29,7 @@ from engine.program.lower import Lowering
 from engine.program.matrix import layout
 from engine.progress import Progress
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
+from engine.snapshots import SnapshotStore
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
@@ -93,7 +94,9 @@ class Runtime:
         scratch = Scratch(device, memory, buffers.state, single.logits, buffers.arrivals, buffers.cache)
         self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock)
         self._geometry = geometry
-        self.recurrent = geometry.delta is not None
+        self.snapshots = (
+            SnapshotStore(device, memory, buffers.cache, single.logits) if geometry.recurrent_bytes else None
+        )
         memory.write(buffers.state, np.frombuffer(initial_state(0, 0, ()), np.uint8))
         memory.write(self._slot.step, np.frombuffer(pack_step(Sampling(temperature=0.0)), np.uint8))
         memory.flush()

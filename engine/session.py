@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
-from engine.decode.state import pack_step
+from engine.decode.state import known_stops, pack_step
 from engine.decode.step import Mode, Request
 from engine.errors import Cancelled, EngineError
 from engine.profile.records import TokenTiming
 from engine.profile.timeline import TokenTrace
 from engine.profile.timing import TokenClock
 from engine.runtime import Runtime
+from engine.snapshots import Snapshots
 from engine.text.model_text import ModelText
 from engine.text.reply_text import Piece, ReplyText
 
@@ -75,6 +76,8 @@ class Session:
         self.prefill_stats = PrefillStats(0, 0, 0.0)
         self.finish_reason: str | None = None
         self._logits_ready = False
+        self._prompt_tokens = 0  # those of ``ids`` that a prefill left
+        self._snapshots = Snapshots(runtime.snapshots, stop_ids)
         self._ended: str | None = None
         self._reply: ref[Generator[Token, None, None]] | None = None  # weak: dropping the generator ends the reply
 
@@ -106,18 +109,22 @@ class Session:
             raise EngineError(f"the prompt has an id outside the vocabulary of {self._vocab_size}")
         self._end_reply()
         start = perf_counter()
-        kept = min(_common_prefix(self.ids, ids), len(ids) - 1)
-        if self._runtime.recurrent and kept < len(self.ids):
-            kept = 0  # a recurrent state cannot be rewound
-        del self.ids[kept:]
         self._logits_ready = False
+        kept, end_ns = self._snapshots.go_back(self.ids, ids, replied=self.position > self._prompt_tokens)
+        prefill.end_ns = end_ns or prefill.end_ns
+        del self.ids[kept:]
+        self._prompt_tokens = kept
+        place = self._snapshots.place(ids, kept)
         while len(self.ids) < len(ids):
             if cancel is not None and cancel.is_set():
                 raise Cancelled
             position = len(self.ids)
-            chunk = ids[position : position + prefill.chunk_tokens]
-            prefill.feed(chunk, position, last=position + len(chunk) == len(ids))
-            self.ids += chunk
+            end = min(position + prefill.chunk_tokens, place if position < place else len(ids))
+            prefill.feed(ids[position:end], position, last=end == len(ids))
+            self.ids += ids[position:end]
+            self._prompt_tokens = end
+            if end == place:
+                self._snapshots.keep(end, complete=end == len(ids))
             if progress is not None:
                 progress(len(self.ids) - kept, len(ids) - kept)
         self.prefill_stats = PrefillStats(len(ids) - kept, kept, perf_counter() - start)
@@ -192,7 +199,7 @@ class Session:
     ) -> Generator[tuple[int, TokenTiming, TokenTrace], None, None]:
         runtime = self._runtime
         stops: frozenset[int] = frozenset() if ignore_eos else self._stop_ids
-        params = pack_step(sampling, stops)
+        params, known = pack_step(sampling, stops), known_stops(stops)
         self.finish_reason = "cancelled"  # unless the loop says otherwise: the caller may drop the generator
         clock = TokenClock(runtime.clock, runtime.calibration, runtime.prefill.end_ns)
         settings = self._settings()
@@ -234,15 +241,6 @@ class Session:
         finally:
             while mode is not None and mode.in_flight:  # a dropped generator, or tokens behind an end token
                 step = mode.collect()
-                if token not in stops:
+                if token not in known:
                     self.ids.append(token)
                     token = step.id
-
-
-def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

@@ -22,8 +22,8 @@ _STEP = struct.Struct("<fIfffIII56I")
 
 
 def pack_step(sampling: Sampling, stop_ids: Collection[int] = ()) -> bytes:
-    """A StepParams slot, STEP_BYTES long. Of ``stop_ids`` the lowest 56 are known to the device."""
-    stops = sorted(stop_ids)[:MAX_STOPS]
+    """A StepParams slot, STEP_BYTES long. Of ``stop_ids`` the ``known_stops`` are in it."""
+    stops = known_stops(stop_ids)
     seed = sampling.seed
     return _STEP.pack(
         sampling.temperature,
@@ -37,6 +37,11 @@ def pack_step(sampling: Sampling, stop_ids: Collection[int] = ()) -> bytes:
         *stops,
         *[NO_ID] * (MAX_STOPS - len(stops)),
     )
+
+
+def known_stops(stop_ids: Collection[int]) -> list[int]:
+    """Those of the end ids that the device is told, the lowest 56: what is in flight behind one writes nothing."""
+    return sorted(stop_ids)[:MAX_STOPS]
 
 
 def initial_state(position: int, token: int, last_ids: Sequence[int]) -> bytes:

@@ -89,6 +89,11 @@ class Geometry:
         """Bytes of recurrent state, whatever the context: 0 for a model of attention layers only."""
         return self.delta.layers * (self.delta.conv_bytes + self.delta.state_bytes) if self.delta else 0
 
+    @property
+    def recurrent_traffic_bytes(self) -> int:
+        """Bytes of recurrent state that a token reads or writes: all of the delta state it does both with."""
+        return self.recurrent_bytes + (self.delta.layers * self.delta.state_bytes if self.delta else 0)
+
 
 class Metadata:
     """Checked access to an architecture's GGUF keys (``llama.block_count`` is ``integer("block_count")``)."""

@@ -34,7 +34,8 @@ def token_bytes(nodes: Sequence[Node], geometry: Geometry, position: int) -> dic
     """Bytes that the token fed at ``position`` must read: "weights", "head", "kv", "state" and their "total".
 
     ``kv`` are the keys and values up to ``position`` that each layer sees, whatever the bucket; ``state`` is the
-    recurrent states', 0 for a model without them. Activations are left out: they never leave the caches.
+    recurrent states', 0 for a model without them: read and written back, both count. Activations are left out: they
+    never leave the caches.
     """
     head = [node for node in nodes if node.kind == "head"]
     others = [node for node in nodes if node.kind != "head"]
@@ -43,7 +44,7 @@ def token_bytes(nodes: Sequence[Node], geometry: Geometry, position: int) -> dic
         "weights": sum(bytes_by_tensor(others).values()),
         "head": sum(bytes_by_tensor(head).values()),
         "kv": sum(seen) * 2 * geometry.kv_size * _KV_BYTES,
-        "state": geometry.recurrent_bytes,
+        "state": geometry.recurrent_traffic_bytes,
     }
     return {**parts, "total": sum(parts.values())}
 

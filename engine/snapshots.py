@@ -1,0 +1,164 @@
+"""Where a conversation can go back to without being fed again.
+
+A KV cache goes back to any of its tokens. A recurrent state goes only on, so copies of it are kept where a later prompt
+is likely to part from this one. While the KV cache holds their tokens they can be gone back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from contextlib import closing
+from typing import NamedTuple
+
+from engine.cache import Cache
+from engine.errors import EngineError
+from engine.models.config import Geometry
+from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory, Slice
+
+PROMPTS = 8  # whose state is kept
+_REPLY_SLOT = PROMPTS  # one more for the newest reply's end
+SLOTS = PROMPTS + 1
+# A prompt ends with the tokens that begin the reply. A later prompt may have others in their place, as it has where a
+# template leaves old thoughts out; so the state is kept at the end of the turn before, if that is no further back.
+_OPENING_TOKENS = 32
+
+
+def snapshot_bytes(g: Geometry) -> int:
+    """Device memory that all snapshots of a conversation may take."""
+    return SLOTS * (g.recurrent_bytes + 4 * g.vocab) if g.recurrent_bytes else 0
+
+
+class SnapshotStore:
+    """Copies of the recurrent state, and of the logits that belong to it, in numbered slots of device memory."""
+
+    def __init__(self, device: Device, memory: Memory, cache: Cache, logits: Slice) -> None:
+        self._device, self._memory = device, memory
+        self._parts = [logits, *(item for layer in cache.recurrent for item in layer)]
+        self._slots: dict[int, Slice] = {}
+        self.slot_bytes = sum(item.size for item in self._parts)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Device memory of the slots in use so far."""
+        return len(self._slots) * self.slot_bytes
+
+    def save(self, slot: int) -> None:
+        """Copy the state to a slot, allocated at first use: EngineError where memory is out. Nothing in flight."""
+        if slot not in self._slots:
+            self._slots[slot] = self._memory.allocate(self.slot_bytes)
+        self._copy(slot, restore=False)
+
+    def restore(self, slot: int) -> float:
+        """Put back what ``save`` copied; returns the device time, ns, at which it was there. Nothing in flight."""
+        return self._copy(slot, restore=True)
+
+    def _copy(self, slot: int, restore: bool) -> float:
+        saved, start = self._slots[slot], 0
+        with closing(CommandBuffer(self._device)) as commands:
+            commands.begin(ONE_TIME_SUBMIT)
+            for item in self._parts:
+                if restore:
+                    commands.copy(saved, item, [(start, 0, item.size)])
+                else:
+                    commands.copy(item, saved, [(0, start, item.size)])
+                start += item.size
+            commands.end()
+            commands.run_us()
+            return commands.ticks_ns()[1]
+
+
+class _Kept(NamedTuple):
+    tokens: int
+    slot: int
+    complete: bool  # the logits are the prompt's
+
+
+class Return(NamedTuple):
+    """How many tokens remain of a conversation, and where a state had to be put back the device time, ns, of that."""
+
+    tokens: int
+    end_ns: float | None = None
+
+
+class Snapshots:
+    """One conversation's snapshots; ``store`` None: its model has no recurrent state.
+
+    ``tokens_kept`` are the prefix lengths that the state can go back to, ascending.
+    """
+
+    def __init__(self, store: SnapshotStore | None, stop_ids: Set[int]) -> None:
+        self._store, self._stop_ids = store, stop_ids
+        self._prompts: list[_Kept] = []  # oldest, and so shortest, first
+        self._reply: _Kept | None = None
+
+    @property
+    def tokens_kept(self) -> list[int]:
+        """How many tokens the snapshots are of."""
+        return sorted(item.tokens for item in self._all())
+
+    def go_back(self, held: Sequence[int], ids: Sequence[int], replied: bool) -> Return:
+        """Make the device hold as much of the prompt ``ids`` as there is of it, where it now holds ``held``.
+
+        ``replied``: those end with a reply. Where all of the prompt remains, its logits are there too.
+        """
+        common = _common_prefix(held, ids)
+        if self._store is None:
+            return Return(min(common, len(ids) - 1))
+        if common == len(held) < len(ids):
+            self._forget_beyond(common)
+            if replied and common not in self.tokens_kept and self._save(_REPLY_SLOT):
+                self._reply = _Kept(common, _REPLY_SLOT, False)  # the turn that follows may be edited
+            return Return(common)
+        usable = [item for item in self._all() if item.tokens <= common]
+        usable = [item for item in usable if item.tokens < len(ids) or item.complete]
+        found = max(usable, default=_Kept(0, 0, False))
+        self._forget_beyond(found.tokens)
+        return Return(found.tokens, self._store.restore(found.slot) if found.tokens else None)
+
+    def place(self, ids: Sequence[int], held_tokens: int) -> int:
+        """After how many of the prompt's tokens to call ``keep`` where ``held_tokens`` need not be fed; 0: never."""
+        least = len(ids) - _OPENING_TOKENS
+        if self._store is None or any(item.tokens == held_tokens >= least for item in self._prompts):
+            return 0
+        turns = (end for end in range(len(ids), max(held_tokens, least), -1) if ids[end - 1] in self._stop_ids)
+        return next(turns, len(ids))
+
+    def keep(self, tokens: int, complete: bool) -> None:
+        """Keep the state after ``tokens`` tokens; ``complete``: they are the whole prompt."""
+        slots = {item.slot for item in self._prompts}
+        slot = next((number for number in range(PROMPTS) if number not in slots), None)
+        if slot is None or not self._save(slot):
+            if not self._prompts:
+                return
+            slot = self._prompts.pop(0).slot
+            self._save(slot)
+        self._prompts.append(_Kept(tokens, slot, complete))
+
+    def _forget_beyond(self, tokens: int) -> None:
+        """The KV cache is about to be written over from ``tokens`` on."""
+        self._prompts = [item for item in self._prompts if item.tokens <= tokens]
+        if self._reply is not None and self._reply.tokens > tokens:
+            self._reply = None
+
+    def _all(self) -> list[_Kept]:
+        return self._prompts if self._reply is None else [*self._prompts, self._reply]
+
+    def _save(self, slot: int) -> bool:
+        """False where memory is out: a conversation goes on without, only slower after an edit."""
+        assert self._store is not None
+        try:
+            self._store.save(slot)
+        except EngineError:
+            return False
+        return True
+
+
+def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
