@@ -25,7 +25,7 @@ from zincchat.chat.slash import COMMANDS, parse
 from zincchat.commands import Commands
 from zincchat.engine_thread import EngineThread, MeasureRequest, ReplyRequest
 from zincchat.options import ChatOptions
-from zincchat.panel.token_history import Settings
+from zincchat.panel.segment import Settings
 from zincchat.panel.units import model_label
 from zincchat.panel_controller import PanelController
 from zincchat.widgets.load_line import LoadLine
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DRAINS_PER_SECOND = 10
 DRAINS_PER_PANEL = 2
 KEPT_TOKENS = 8192
-LIVE = ("mode", "fusion", "barriers")
+LIVE = ("mode", "fusion", "barriers", "ab")
 
 
 class ChatApp(App[None]):
@@ -81,6 +81,7 @@ class ChatApp(App[None]):
         Binding("f4,ctrl+b", "do('barriers')", "Barriers", key_display="F4", priority=True),
         Binding("f5,ctrl+l", "do('panel')", "Panel", key_display="F5", priority=True),
         Binding("f6", "do('timeline')", "Timeline", key_display="F6", priority=True),
+        Binding("f7", "do('ab')", "A/B", key_display="F7", priority=True),
         Binding("f10", "do('think')", "Think", key_display="F10", priority=True),
         Binding("ctrl+f", "do('thoughts')", "Thoughts", show=False, priority=True),
         Binding("f8,ctrl+s", "do('freeze')", "Freeze", show=False, priority=True),

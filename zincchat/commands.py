@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine import BARRIERS, MODES, EngineError
+from zincchat.alternation import TURN_TOKENS, Alternation
 from zincchat.chat.conversation import Conversation
 from zincchat.chat.slash import NAMES
 from zincchat.export import export_records, export_trace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from zincchat.app import ChatApp
 
 ON_OFF = ("off", "on")
+_STILL_LOADING = "the model is still loading: settings can be changed when it is there"
 
 
 class Commands:
@@ -115,14 +117,42 @@ class Commands:
         """Set a live switch to the value called ``argument``, or to the one after the present value."""
         settings = self._app.panel.view.settings
         if settings is None:
-            return "the model is still loading: settings can be changed when it is there"
+            return _STILL_LOADING
         if argument and argument.lower() not in words:
             return f"/{name} takes {' or '.join(words)}, not {argument}"
         place = words.index(argument.lower()) if argument else values.index(getattr(settings, name)) + 1
         value = values[place % len(values)]
+        self._end_comparison()
         self._app.engine_thread.set_live(name, value)
         self._app.panel.set_settings(replace(settings, **{name: value}))
         return ""
+
+    def _ab(self, argument: str) -> str:
+        """Begin an A/B of the settings in use with those before them, or end it."""
+        if self._end_comparison():
+            return ""
+        panel, b = self._app.panel, self._app.panel.view.settings
+        if b is None:
+            return _STILL_LOADING
+        history = panel.view.history
+        ran = [segment.settings for segment in (history.current, history.previous) if segment is not None]
+        otherwise = replace(b, mode="reuse" if b.mode == "rerecord" else "rerecord")
+        a = next((settings for settings in ran if settings != b), otherwise)
+        panel.begin_comparison(a, b)
+        self._app.engine_thread.alternate(Alternation(a, b))
+        self.message = f"A/B: {a.change_to(b)}, {TURN_TOKENS} tokens each in turn, until F7 or a change of a setting"
+        return ""
+
+    def _end_comparison(self) -> bool:
+        """End an A/B that runs, and go on with the settings it was of; whether there was one."""
+        panel = self._app.panel
+        if not panel.view.history.comparing or panel.view.settings is None:
+            return False
+        panel.end_comparison()
+        self._app.engine_thread.alternate(None)
+        for name in ("mode", "fusion", "barriers"):
+            self._app.engine_thread.set_live(name, getattr(panel.view.settings, name))
+        return True
 
     def _panel(self, argument: str) -> str:
         if argument and argument not in PANEL_PRESETS:

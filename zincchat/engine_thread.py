@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine import Cancelled, EngineError
+from zincchat.alternation import Alternation
 from zincchat.chat.fit import PromptTooLongError, fit
 from zincchat.engine_events import (
     Event,
@@ -78,6 +79,7 @@ class EngineThread:
         self._session: Session | None = None
         self._settings_lock = threading.Lock()
         self._settings_held: dict[str, Any] | None = None  # the user's, while a measurement uses others
+        self._alternation: Alternation | None = None
         self._cancel = threading.Event()
         # A daemon, so that a driver call that never returns cannot keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -103,6 +105,11 @@ class EngineThread:
                 self._settings_held[name] = value
             elif self._engine is not None:
                 setattr(self._engine, name, value)
+
+    def alternate(self, alternation: Alternation | None) -> None:
+        """Have replies run under two settings in turn from the next token on; None: no more."""
+        with self._settings_lock:
+            self._alternation = alternation
 
     def stop(self) -> None:
         """Cancel, close the engine in its own thread and wait for that, but not forever."""
@@ -215,9 +222,17 @@ class EngineThread:
             cancel=request.cancel,
         )
         for token in tokens:
+            self._take_turns(engine)
             since_send_s = time.perf_counter() - request.sent_s
             self.events.append(TokenArrived(number, token, session.position, since_send_s, engine.device_bytes))
         self.events.append(ReplyEnded(number, session.finish_reason or "stop"))
+
+    def _take_turns(self, engine: Engine) -> None:
+        with self._settings_lock:
+            if self._alternation is None:
+                return
+            wanted = self._alternation.next()
+            engine.mode, engine.fusion, engine.barriers = wanted.mode, wanted.fusion, wanted.barriers
 
 
 def _with_seed(sampling: Sampling, seed: int) -> Sampling:

@@ -14,8 +14,8 @@ from zincchat.engine_events import (
     TokenArrived,
 )
 from zincchat.panel.bar import first_scale_ms, next_scale_ms
+from zincchat.panel.segment import Settings
 from zincchat.panel.timeline import TracedToken
-from zincchat.panel.token_history import Settings
 from zincchat.panel.view import PanelView
 from zincchat.process_figures import ProcessFigures
 from zincchat.widgets.panel_line import PanelLine
@@ -136,6 +136,16 @@ class PanelController:
     def set_thinking(self, thinking: bool | None) -> None:
         """Show whether the model thinks before it answers; None: it has no switch for that."""
         self.view.thinking = thinking
+        self.refresh()
+
+    def begin_comparison(self, a: Settings, b: Settings) -> None:
+        """Gather an A/B from the next token on."""
+        self.view.history.begin_comparison(a, b)
+        self.refresh()
+
+    def end_comparison(self) -> None:
+        """Gather no more of it; what it found stays."""
+        self.view.history.end_comparison()
         self.refresh()
 
     def set_scale(self, scale_ms: float | None = None) -> None:

@@ -198,3 +198,53 @@ async def test_nothing_moves_while_no_token_arrives() -> None:
         shown = (chat.header, chat.bars, chat.figures)
         await chat.pilot.pause(1.5)
         assert (chat.header, chat.bars, chat.figures) == shown
+
+
+async def test_f7_has_two_settings_take_turns_and_says_what_they_differ_by() -> None:
+    async with chatting(software=False, repeat=True, token_s=0.002) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: len(chat.engine.timings) > 20)
+        await chat.pilot.press("f4")
+        await chat.until(lambda: chat.engine.timings[-1].barriers == "every")
+        length = len(chat.reply)
+        await chat.pilot.press("f7")
+        assert "A/B: barriers needed → every, 12 tokens each in turn" in chat.status
+        started = len(chat.engine.timings)
+        await chat.until(lambda: len(chat.engine.timings) > started + 200)
+        await chat.pilot.press("f7")
+        assert chat.status == ""
+        ended = len(chat.engine.timings)
+        await chat.until(lambda: len(chat.engine.timings) > ended + 20)
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.app.replying)
+        await chat.pilot.pause(0.25)
+        assert len(chat.reply) > length + 200
+        ran = "".join(timing.barriers[0] for timing in chat.engine.timings)
+        assert re.match("n+e+(n{12}e{24}n{12}){3}", ran)
+        assert ran.endswith("e" * 20)  # the user's own settings go on
+        found = chat.app.panel.view.history.comparison.result()
+        by_barriers = {
+            barriers: [t.period_us for t in chat.engine.timings if t.barriers == barriers and t.measured_by == "clean"]
+            for barriers in ("needed", "every")
+        }
+        ratio = statistics.median(by_barriers["needed"]) / statistics.median(by_barriers["every"])
+        assert found.ratio == pytest.approx(ratio, rel=0.02)
+        low, high = found.interval
+        assert f"×{found.ratio:.2f} ({low:.2f}–{high:.2f}), {found.pairs} pairs" in chat.figures
+        assert "A/B barriers needed → every" in chat.figures
+
+
+async def test_a_changed_setting_ends_an_ab() -> None:
+    async with chatting(software=False, repeat=True, token_s=0.002) as chat:
+        await chat.pilot.press("f7")  # nothing has changed yet: the article's question
+        await chat.enter("go")
+        await chat.until(lambda: "A/B: F7 ends it" in chat.header and len(chat.engine.timings) > 40)
+        assert {timing.mode for timing in chat.engine.timings} == {"rerecord", "reuse"}
+        assert any(re.match(r" *\d+[◇ ]a", line) for line in chat.bars)
+        assert not any("→" in line for line in chat.bars)  # letters, no line at each turn
+        await chat.enter("/fusion off")
+        await chat.until(lambda: not chat.engine.timings[-1].fusion)
+        changed = len(chat.engine.timings)
+        await chat.until(lambda: len(chat.engine.timings) > changed + 30)
+        assert {timing.mode for timing in chat.engine.timings[changed:]} == {"reuse"}
+        assert "A/B" not in chat.header

@@ -25,6 +25,7 @@ COMMANDS = (
     SlashCommand("mode", "[NAME]", "next decode mode, or the one named: rerecord, reuse and so on", "F2 Ctrl+O"),
     SlashCommand("fusion", "[on|off]", "fused kernels, or one kernel an operation", "F3 Ctrl+T"),
     SlashCommand("barriers", "[NAME]", "a barrier after every kernel, or only where needed", "F4 Ctrl+B"),
+    SlashCommand("ab", "", "A/B: the settings before the last change against those in use, in turn, in the chat", "F7"),
     SlashCommand(
         "panel", "[PRESET]", "show the measurements as panel, full (beside the article), line or off", "F5 Ctrl+L"
     ),

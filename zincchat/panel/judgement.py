@@ -9,7 +9,7 @@ from zincchat.panel.runs import STAMPED_TOKENS_NEEDED
 from zincchat.panel.statistics import median
 
 if TYPE_CHECKING:
-    from zincchat.panel.token_history import Segment
+    from zincchat.panel.segment import Segment
     from zincchat.panel.view import PanelView
 
 

@@ -20,6 +20,22 @@ def median(values: Sequence[float]) -> float:
     return percentile(sorted(values), 0.5)
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """An interval that holds the true median with at least 95%, from one value of the list to another.
+
+    Between the k-th smallest and the k-th largest of n it lies unless fewer than k values fall on one side of it:
+    1 - 2 * P(binomial(n, 1/2) < k). None where even the least and the greatest value promise less, for n below 6.
+    """
+    beyond, k = 1.0, 0  # ways, of 2 ** n, that at most k values fall on one side
+    while 2 * beyond <= 0.05 * 2.0 ** len(values):
+        k += 1
+        beyond += math.comb(len(values), k)
+    if k == 0:
+        return None
+    ordered = sorted(values)
+    return ordered[k - 1], ordered[-k]
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The four figures of one table row, in the unit of the values, and how many values there were."""

@@ -3,107 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zincchat.panel.cpu_time import host_work_us, scheduler_wait_us
+from zincchat.panel.comparison import Comparison
 from zincchat.panel.runs import Runs
+from zincchat.panel.segment import Segment, Settings
 from zincchat.panel.statistics import median
 
 if TYPE_CHECKING:
     from engine import TokenTiming
 
 SHOWN_TOKENS = 256
-SEGMENT_TOKENS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The three live switches a token ran under."""
-
-    mode: str
-    fusion: bool
-    barriers: str
-
-    @classmethod
-    def of(cls, timing: TokenTiming) -> Settings:
-        """The settings of one record."""
-        return cls(timing.mode, timing.fusion, timing.barriers)
-
-    def change_to(self, after: Settings) -> str:
-        """What differs, as "rerecord → reuse" or "fused → unfused · barriers every → needed"."""
-        pairs = zip(self.words(), after.words(), strict=True)
-        return " · ".join(f"{old} → {new.removeprefix('barriers ')}" for old, new in pairs if old != new)
-
-    def words(self) -> tuple[str, str, str]:
-        """The settings as the header shows them."""
-        return self.mode, "fused" if self.fusion else "unfused", f"barriers {self.barriers}"
 
 
 @dataclass(frozen=True, slots=True)
 class ShownToken:
-    """One bar: the token's position in the context, the reply it belongs to and its record."""
+    """One bar: the token's position in the context, the reply it belongs to and its record.
+
+    ``side`` is "a" or "b" where the token is one of an A/B.
+    """
 
     reply: int
     position: int
     timing: TokenTiming
-
-
-@dataclass(slots=True)
-class Segment:
-    """The tokens since a setting changed, at most the last 1,024; times in microseconds.
-
-    Token and CPU figures come from clean tokens only, kernels and bubbles from stamped ones.
-    """
-
-    settings: Settings
-    token_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    cpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    scheduler_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    gpu_idle_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    kernels_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    bubbles_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    bubbles_low_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    bubbles_high_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    stamped_gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    record_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
-    clean_tokens: int = 0
-    stamped_tokens: int = 0
-    rerecorded: int = 0
-
-    def add(self, timing: TokenTiming) -> None:
-        """Take in one record."""
-        if timing.rerecorded:
-            self.rerecorded += 1
-            self.record_us.append(timing.record_us)
-        if timing.bubbles_range_us is not None:
-            self.bubbles_low_us.append(timing.bubbles_range_us[0])
-            self.bubbles_high_us.append(timing.bubbles_range_us[1])
-        if timing.measured_by != "clean":
-            self.stamped_tokens += 1
-            _append(self.kernels_us, timing.kernels_us)
-            _append(self.bubbles_us, timing.bubbles_us)
-            _append(self.stamped_gpu_us, timing.gpu_total_us)
-            return
-        self.clean_tokens += 1
-        self.token_us.append(timing.period_us)
-        self.cpu_us.append(host_work_us(timing))
-        self.scheduler_us.append(scheduler_wait_us(timing))
-        _append(self.gpu_us, timing.gpu_total_us)
-        _append(self.gpu_idle_us, timing.gpu_idle_before_us)
-
-    @property
-    def stamp_cost(self) -> float | None:
-        """How much longer the GPU takes for a stamped token than for a clean one, as a fraction of the latter."""
-        if not self.stamped_gpu_us or not self.gpu_us:
-            return None
-        return median(self.stamped_gpu_us) / median(self.gpu_us) - 1
-
-
-def _append(values: deque[float], value: float | None) -> None:
-    if value is not None:
-        values.append(value)
+    side: str = ""
 
 
 class TokenHistory:
@@ -114,6 +38,8 @@ class TokenHistory:
         self.tokens: deque[ShownToken] = deque(maxlen=SHOWN_TOKENS)
         self.previous: Segment | None = None
         self.current: Segment | None = None
+        self.comparison: Comparison | None = None  # its result stays when it has ended, until a setting changes
+        self.comparing = False
         self.runs = Runs()
         self.replies = 0
         self._reply_us: deque[float] = deque(maxlen=16)
@@ -123,6 +49,8 @@ class TokenHistory:
     def begin_reply(self) -> None:
         """Start counting the rates of a new reply."""
         self.replies += 1
+        if self.comparison is not None:
+            self.comparison.interrupted()
         self._reply_us.clear()
         self._reply_sum_us = 0.0
         self._reply_tokens = 0
@@ -133,16 +61,39 @@ class TokenHistory:
             return
         self.runs.add(timing)
         settings = Settings.of(timing)
-        if self.current is None or self.current.settings != settings:
-            if self.current is not None:
-                self.previous = self.current
-            self.current = Segment(settings)
-        self.current.add(timing)
-        self.tokens.append(ShownToken(self.replies, position, timing))
+        side = self._compare(settings, timing)
+        if not side:
+            self._add_to_segment(settings, timing)
+        self.tokens.append(ShownToken(self.replies, position, timing, side))
         if timing.measured_by == "clean":
             self._reply_us.append(timing.period_us)
             self._reply_sum_us += timing.period_us
             self._reply_tokens += 1
+
+    def begin_comparison(self, a: Settings, b: Settings) -> None:
+        """Let tokens of ``a`` and ``b`` count for an A/B from now on; the figures shown are those of ``b``."""
+        self.comparison, self.comparing = Comparison(a, b), True
+
+    def end_comparison(self) -> None:
+        """Let tokens count for themselves again."""
+        self.comparing = False
+
+    def _compare(self, settings: Settings, timing: TokenTiming) -> str:
+        """The side for which the token counted; empty where it is none of an A/B's."""
+        comparison = self.comparison
+        if comparison is None or not self.comparing or comparison.side(settings) is None:
+            return ""
+        comparison.add(timing)
+        self.previous, self.current = comparison.a, comparison.b
+        return comparison.letter(settings)
+
+    def _add_to_segment(self, settings: Settings, timing: TokenTiming) -> None:
+        if self.current is None or self.current.settings != settings:
+            if self.current is not None:
+                self.previous = self.current
+            self.current = Segment(settings)
+            self.comparison = self.comparison if self.comparing else None
+        self.current.add(timing)
 
     @property
     def live_tok_s(self) -> float | None:

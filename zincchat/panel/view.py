@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zincchat.engine_events import DeviceMeasured, Loaded
+from zincchat.panel.segment import Settings
 from zincchat.panel.timeline import TracedToken
-from zincchat.panel.token_history import Settings, TokenHistory
+from zincchat.panel.token_history import TokenHistory
 
 if TYPE_CHECKING:
     from engine import BubbleReport

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine import BubbleReport, PieceRow, RemedyRow, RunSettings, piece_rows, remedy_rows
-from zincchat.panel.token_history import Segment, Settings
+from zincchat.panel.segment import Segment, Settings
 from zincchat.panel.units import ms, rate
 from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.verdict_lines import verdict_lines

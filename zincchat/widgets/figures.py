@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine import native_record_us
+from zincchat.alternation import TURN_TOKENS
+from zincchat.panel.comparison import Comparison
 from zincchat.panel.judgement import bytes_per_token, floor, starved
+from zincchat.panel.segment import Segment, Settings
 from zincchat.panel.statistics import median, summarise
-from zincchat.panel.token_history import Segment, Settings
 from zincchat.panel.units import gauge, megabytes, ms, rate
 from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.palette import coloured
@@ -101,9 +103,14 @@ class Figures(LineView):
         ]
 
     def _change_lines(self) -> list[Line]:
+        if self.view.history.comparison is not None:
+            return _compared_lines(self.view.history.comparison)
         change = self.view.history.change()
         if change is None:
-            return [[("F2, F3 and F4 change a setting:", "dim")], [("  the token before and after shows here", "dim")]]
+            return [
+                [("F2, F3 and F4 change a setting: the token before", "dim")],
+                [("  and after shows here; F7 has both take turns", "dim")],
+            ]
         speed = f"×{max(change.ratio, 1 / change.ratio):.2f}"
         speed = "no change" if speed == "×1.00" else f"{speed} {'faster' if change.ratio > 1 else 'slower'}"
         return [
@@ -140,6 +147,24 @@ class Figures(LineView):
         cost = self._segment_now().stamp_cost
         measured = f" ({cost:+.0%} GPU)" if cost is not None else ""
         return [*lines, [(f"◇ stamped token: clocks inside its kernels{measured}", "dim")]]
+
+
+def _compared_lines(comparison: Comparison) -> list[Line]:
+    """An A/B: the medians of both sides, the ratio and its interval."""
+    found = comparison.result()
+    title = f"A/B {comparison.a.settings.change_to(comparison.b.settings)}"
+    if found is None:
+        return [[(title, "yellow")], [(f"  {2 * TURN_TOKENS} tokens make the first pair of turns", "yellow")]]
+    between = ""
+    if found.interval is not None:
+        between = f" ({found.interval[0]:.2f}–{found.interval[1]:.2f})"
+    return [
+        [(title, "yellow")],
+        [
+            (f"  {ms(found.a_us)} → {ms(found.b_us)} ms", "bold yellow"),
+            (f", ×{found.ratio:.2f}{between}, {found.pairs:,} pairs", "yellow"),
+        ],
+    ]
 
 
 def _row(label: str, values: Sequence[float], suffix: str = "", style: str = "") -> Line:

@@ -33,6 +33,8 @@ class PanelHeader(LineView):
         if view.engine is None or view.settings is None:
             return [[("the model is loading", "dim")]]
         first = [(" · ".join(view.settings.words()), "bold cyan")]
+        if view.history.comparing:
+            first += [("  ", ""), ("A/B: F7 ends it", "bold black on cyan")]
         if view.frozen:
             first += [("  ", ""), ("FROZEN: F8 goes on", "bold black on yellow")]
         model: Line = [(model_label(view.engine.model), "bold")]

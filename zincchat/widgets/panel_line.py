@@ -40,6 +40,8 @@ class PanelLine(LineView):
         mode, fused, _ = view.settings.words()
         thinking = "" if view.thinking is None else "·thinking" if view.thinking else "·no thinking"
         pieces: list[Line] = [[(f"{mode}·{fused}·{view.settings.barriers}{thinking}", "bold cyan")]]
+        if view.history.comparing:
+            pieces.append([("A/B", "bold black on cyan")])
         if view.frozen:
             pieces.append([("FROZEN", "bold black on yellow")])
         is_software = view.engine.device.is_software
@@ -54,6 +56,8 @@ class PanelLine(LineView):
             pieces.append([(f"{rate(view.history.live_tok_s)} tok/s", "bold green")])
         if timing.gpu_total_us is not None:
             pieces.append([(f"{'software GPU' if is_software else 'GPU'} {ms(timing.gpu_total_us)}", style)])
+        if view.history.comparison and (compared := view.history.comparison.result()):
+            pieces.append([(f"×{compared.ratio:.2f} ({compared.words})", "yellow")])
         pieces.append([(f"{view.context_used_tokens}/{view.engine.context_tokens}", "")])
         pieces.append([(f"CPU {ms(host_work_us(timing))}", "")])
         segment = view.history.current

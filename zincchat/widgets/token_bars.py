@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from zincchat.panel.bar import axis, cells, parts
-from zincchat.panel.token_history import Settings, ShownToken
+from zincchat.panel.segment import Settings
+from zincchat.panel.token_history import ShownToken
 from zincchat.panel.units import ms
 from zincchat.widgets.line_view import Line, LineView
 from zincchat.widgets.palette import coloured
@@ -38,11 +39,15 @@ def _bar(token: ShownToken, scale_ms: float, width: int) -> Line:
     timing = token.timing
     stamp = " " if timing.measured_by == "clean" else STAMP
     bar = coloured(cells(parts(timing), timing.period_us, scale_ms * 1000, width))
-    return [(f"{token.position:>5}{stamp} ", ""), *bar, (f"{ms(timing.period_us):>{VALUE_WIDTH}}", "")]
+    return [
+        (f"{token.position:>5}{stamp}{token.side or ' '}", ""),
+        *bar,
+        (f"{ms(timing.period_us):>{VALUE_WIDTH}}", ""),
+    ]
 
 
 def _mark(older: ShownToken, newer: ShownToken) -> str:
     before, after = Settings.of(older.timing), Settings.of(newer.timing)
-    if before != after:
+    if before != after and not (older.side and newer.side):
         return f"{before.change_to(after)} at token {newer.position}"
     return f"reply {newer.reply}" if older.reply != newer.reply else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from zincchat.panel.judgement import judge
-from zincchat.panel.token_history import Segment
+from zincchat.panel.segment import Segment
 from zincchat.panel.view import PanelView
 from zincchat.widgets.line_view import Line
 
