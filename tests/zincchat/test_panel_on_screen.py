@@ -240,7 +240,8 @@ async def test_a_changed_setting_ends_an_ab() -> None:
         await chat.enter("go")
         await chat.until(lambda: "A/B: F7 ends it" in chat.header and len(chat.engine.timings) > 40)
         assert {timing.mode for timing in chat.engine.timings} == {"rerecord", "reuse"}
-        assert any(re.match(r" *\d+[◇ ]a", line) for line in chat.bars)
+        for side in "ab":
+            await chat.until(lambda side=side: any(re.match(rf" *\d+[◇ ]{side}", line) for line in chat.bars))
         assert not any("→" in line for line in chat.bars)  # letters, no line at each turn
         await chat.enter("/fusion off")
         await chat.until(lambda: not chat.engine.timings[-1].fusion)
