@@ -1,6 +1,7 @@
 #version 460
-// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on software devices: a row a lane, TOKENS tokens an invocation.
-// A block is unpacked once for all its tokens; x has the same address in all lanes, which makes it one broadcast.
+// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, or with BIAS that and bias[r], on software devices: a row a lane,
+// TOKENS tokens an invocation. A block is unpacked once for all its tokens; x has the same address in all lanes, which
+// makes it one broadcast.
 #include "binding.glsl"
 #include "weight_type.glsl"
 
@@ -10,11 +11,13 @@ BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, X, vec4, x)
 BUFFER(3, READWRITE, Y, float, y)
+BUFFER(4, readonly, Bias, float, bias)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
     ADDRESS(Scales, scales)
     ADDRESS(X, x)
     ADDRESS(Y, y)
+    ADDRESS(Bias, bias)
     uint rows;
     uint cols;
     uint tokens;
@@ -59,6 +62,8 @@ void kernel() {
         if (first + t < tokens) {
 #ifdef ADD
             y.data[(first + t) * rows + row] += sums[t];
+#elif defined(BIAS)
+            y.data[(first + t) * rows + row] = sums[t] + bias.data[row];
 #else
             y.data[(first + t) * rows + row] = sums[t];
 #endif

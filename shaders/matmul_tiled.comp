@@ -1,6 +1,6 @@
 #version 460
-// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, on GPUs: 64 rows by 64 tokens a workgroup, 32 columns
-// at a time through shared memory, 4 by 4 results an invocation. A result's order of summation is always the same.
+// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, or with BIAS that and bias[r], on GPUs: 64 rows by 64 tokens a
+// workgroup, 32 columns at a time through shared memory, 4 by 4 results an invocation. A result's order of summation is always the same.
 #include "binding.glsl"
 #include "weight_type.glsl"
 
@@ -10,11 +10,13 @@ BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, X, vec4, x)
 BUFFER(3, READWRITE, Y, float, y)
+BUFFER(4, readonly, Bias, float, bias)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
     ADDRESS(Scales, scales)
     ADDRESS(X, x)
     ADDRESS(Y, y)
+    ADDRESS(Bias, bias)
     uint rows;
     uint cols;
     uint tokens;
@@ -67,6 +69,8 @@ void kernel() {
             if (token < tokens && row < rows) {
 #ifdef ADD
                 y.data[token * rows + row] += sums[t][r];
+#elif defined(BIAS)
+                y.data[token * rows + row] = sums[t][r] + bias.data[row];
 #else
                 y.data[token * rows + row] = sums[t][r];
 #endif

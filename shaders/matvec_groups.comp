@@ -1,5 +1,5 @@
 #version 460
-// y = W x, or y += W x with ADD, on GPUs: tiles of ROWS rows. With NORM x is first RMS-normed.
+// y = W x, y += W x with ADD, or y = W x + bias with BIAS, on GPUs: tiles of ROWS rows. With NORM x is first RMS-normed.
 #include "binding.glsl"
 #include "weight_type.glsl"
 
@@ -10,12 +10,14 @@ BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
 BUFFER(2, readonly, X, vec4, x)
 BUFFER(3, readonly, Norm, vec4, norm)
 BUFFER(4, READWRITE, Y, float, y)
+BUFFER(5, readonly, Bias, float, bias)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
     ADDRESS(Scales, scales)
     ADDRESS(X, x)
     ADDRESS(Norm, norm)
     ADDRESS(Y, y)
+    ADDRESS(Bias, bias)
     uint rows;
     float inverse_width;
     float eps;
@@ -29,19 +31,24 @@ PUSH_END
 
 #define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
 
+#if defined(ADD) || defined(BIAS)
+#define PREFETCHED  // what the product is added to
+#endif
 #ifdef ADD
 #define PREFETCH(tile) before = y.data[ROW_OF(tile, OUT_ROW)];
+#elif defined(BIAS)
+#define PREFETCH(tile) before = bias.data[ROW_OF(tile, OUT_ROW)];
 #endif
 #include "row_products.glsl"
 
 void kernel() {
-#ifdef ADD
+#ifdef PREFETCHED
     float before = 0.0;
 #endif
     BEGIN_TILES
         if (has_row) {
             const float result = row_total(OUT_ROW);
-#ifdef ADD
+#ifdef PREFETCHED
             y.data[tile * ROWS + OUT_ROW] = before + result;
 #else
             y.data[tile * ROWS + OUT_ROW] = result;

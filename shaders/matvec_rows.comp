@@ -1,5 +1,5 @@
 #version 460
-// y = W x, or y += W x with ADD, on software devices: OCTETS groups of eight rows a workgroup.
+// y = W x, y += W x with ADD, or y = W x + bias with BIAS, on software devices: OCTETS groups of eight rows a workgroup.
 #include "binding.glsl"
 #include "weight_type.glsl"
 
@@ -9,11 +9,13 @@ BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, readonly, Scales, uint, scales)
 BUFFER(2, readonly, X, float, x)
 BUFFER(3, READWRITE, Y, float, y)
+BUFFER(4, readonly, Bias, float, bias)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
     ADDRESS(Scales, scales)
     ADDRESS(X, x)
     ADDRESS(Y, y)
+    ADDRESS(Bias, bias)
     uint rows;
     uint cols;
 PUSH_END
@@ -46,6 +48,8 @@ void kernel() {
         if (row < rows) {
 #ifdef ADD
             y.data[row] += total;
+#elif defined(BIAS)
+            y.data[row] = total + bias.data[row];
 #else
             y.data[row] = total;
 #endif

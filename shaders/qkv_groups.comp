@@ -1,7 +1,7 @@
 #version 460
 // The stacked Q, K and V projection on GPUs with rope_store.comp at its end: q is turned and written, k (turned) and v
-// go to the KV cache. matvec_groups' arithmetic; a team takes the ROWS rows of ROWS / 2 pairs of dimensions. With
-// NORM x is first RMS-normed.
+// go to the KV cache; with ROTATED 0 nothing turns. matvec_groups' arithmetic, with BIAS its bias too; a team takes the
+// ROWS rows of ROWS / 2 pairs of dimensions. With NORM x is first RMS-normed.
 #extension GL_EXT_shader_16bit_storage : require
 #include "binding.glsl"
 #include "state.glsl"
@@ -19,6 +19,7 @@ BUFFER(5, readonly, Table, vec2, table)
 BUFFER(6, READWRITE, KCache, float16_t, k_cache)
 BUFFER(7, READWRITE, VCache, float16_t, v_cache)
 BUFFER(8, readonly, State, uint, state)
+BUFFER(9, readonly, Bias, float, bias)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
     ADDRESS(Scales, scales)
@@ -29,6 +30,7 @@ PUSH_BEGIN
     ADDRESS(KCache, k_cache)
     ADDRESS(VCache, v_cache)
     ADDRESS(State, state)
+    ADDRESS(Bias, bias)
     uint rows;
     float inverse_width;
     float eps;
@@ -51,7 +53,11 @@ uint pair_row(uint item) {
 
 // the angle of a pair of dimensions
 vec2 load_angle(uint pair, uint position) {
+#if ROTATED == 0
+    return vec2(0.0);
+#else
     return table.data[position * (ROTATED / 2u) + min(pair % HEAD_PAIRS, ROTATED / 2u - 1u)];
+#endif
 }
 
 void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
@@ -76,16 +82,29 @@ void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
 
 #define ROW_OF(tile, i) pair_row(min((tile) * ROWS + (i), rows - 1u))
 
-#define PREFETCH(tile) angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position);
+#ifdef BIAS
+#define LOAD_BIAS(tile) \
+    offset = vec2(bias.data[ROW_OF(tile, OUT_ROW)], bias.data[ROW_OF(tile, OUT_ROW + 1u)]);
+#else
+#define LOAD_BIAS(tile)
+#endif
+
+#define PREFETCH(tile) \
+    angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position); \
+    LOAD_BIAS(tile)
 #include "row_products.glsl"
 
 void kernel() {
-    vec2 angle = vec2(0.0);
+    vec2 angle = vec2(0.0), offset = vec2(0.0);
     const uint position = state.data[STATE_POSITION];
     const bool done = state.data[STATE_DONE] != 0u;
     BEGIN_TILES
         if (has_row && OUT_ROW % 2u == 0u && !done) {
-            store_pair(vec2(row_total(OUT_ROW), row_total(OUT_ROW + 1u)), tile * (ROWS / 2u) + OUT_ROW / 2u, angle, position);
+            vec2 value = vec2(row_total(OUT_ROW), row_total(OUT_ROW + 1u));
+#ifdef BIAS
+            value += offset;
+#endif
+            store_pair(value, tile * (ROWS / 2u) + OUT_ROW / 2u, angle, position);
         }
     END_TILES
 }

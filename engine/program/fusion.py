@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from engine.program.matrix import Norm
+from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node, Stack
 from engine.vulkan.memory import Slice
 
-PASSES = ("qkv", "rope_store", "residual", "gate_up", "attention", "norm", "qkv_rope", "argmax")
-ROW_KERNEL_PASSES = PASSES[:5]  # of these there are kernels for software devices too
-PREFILL_PASSES = ("rope_store", "residual")  # a chunk reads its weights once either way
+PASSES = ("qkv", "rope_store", "residual", "gate_up", "attention", "bias", "norm", "qkv_rope", "argmax")
+ROW_KERNEL_PASSES = PASSES[:6]  # of these there are kernels for software devices too
+PREFILL_PASSES = ("rope_store", "residual", "bias")  # a chunk reads its weights once either way
 
-_TAKE_NORM = ("matvec", "gate_up", "qkv_rope", "head", "head_keys")
+_TAKE_NORM = ("matvec", "gate_up", "gate_up_gelu", "qkv_rope", "head", "head_keys")
+_GATED = {"silu_mul": "gate_up", "gelu_mul": "gate_up_gelu"}
 
 
 def fuse(
@@ -29,49 +30,70 @@ def fuse(
     the slice that covers it and the n - 1 that follow it in memory. ``eps`` is the norms' epsilon.
 
     qkv         projections of the same input whose weights are adjacent: one matvec with more rows
-    rope_store  RoPE on q, RoPE on k and the KV write: one dispatch
-    residual    a projection and the addition of its result: the addition at the projection's end
-    gate_up     gate and up projections and SwiGLU: one dispatch
+    rope_store  the norms of q's and k's heads (if there are), RoPE on q and on k and the KV write: one dispatch
+    residual    a projection, or a norm, and the addition of its result: the addition at its end
+    gate_up     gate and up projections and SwiGLU (or the same with GELU): one dispatch
     attention   the token ranges of decode attention and their merge: one dispatch
+    bias        a projection and its bias: the addition at the projection's end
     norm        an RMS norm whose result one op reads: at that op's beginning, in each workgroup anew
-    qkv_rope    adjacent Q, K and V projections, RoPE and the KV write: one dispatch
+    qkv_rope    adjacent Q, K and V projections, RoPE (if there is) and the KV write: one dispatch; where these have
+                biases, it needs that pass too
     argmax      the LM head and the first step of sampling: one dispatch
 
     One walk over the list: each pass looks at the run that starts at a node.
     """
-    qkv, rope_store, residual, gate_up, attention, norm, qkv_rope, argmax = (name in passes for name in PASSES)
+    qkv, rope_store, residual, gate_up, attention, bias, norm, qkv_rope, argmax = (name in passes for name in PASSES)
     out: list[Node] = []
     index, count = 0, len(nodes)
     while index < count:
         node = nodes[index]
         taken = 1
+        left = None  # a node of the run that stays
         kind = node.kind
         if kind == "matvec":
             args = node.args
             found = stacks.get(id(args[0]))
             following = nodes[index + 1] if index + 1 < count else node
-            if found is not None and (qkv or qkv_rope):
-                size = len(found.members)
-                if all(_is_member(nodes[index + i], found, i, args[1]) for i in range(1, size)):
-                    name = node.name + "".join("+" + nodes[index + i].name.rsplit(".", 1)[-1] for i in range(1, size))
-                    if qkv_rope and size == 3 and (store := _rope_store(nodes, index + 3)):
-                        node = Node("qkv_rope", name, (found.combined, args[1], args[2], *store[2:]))
-                        taken = size + 3
-                    elif qkv:
-                        node = Node("matvec", name, (found.combined, args[1], spans[id(args[2]), size]))
-                        taken = size
+            run = _stacked(nodes, index, found, spans) if found is not None and (qkv or qkv_rope) else None
+            if run is not None:
+                added = (Bias(run.bias),) if run.bias is not None and bias else ()
+                biased = run.bias is not None
+                store = _store(nodes, index + run.length) if qkv_rope and run.members == 3 else None
+                if store is not None and (not biased or (added and store.table is not None)):
+                    written = (store.cache, store.table, *added)
+                    node = Node("qkv_rope", run.name, (run.weight, args[1], args[2], *written))
+                    taken = run.length + store.length
+                elif qkv:
+                    node = Node("matvec", run.name, (run.weight, args[1], run.y, *added))
+                    taken = run.length
+                    left = Node("bias", run.name + ".bias", (run.y, run.bias)) if biased and not added else None
+            elif following.kind == "bias" and following.args[0] is args[2]:
+                if bias:
+                    node = Node("matvec", node.name, (*args, Bias(following.args[1])))
+                    taken = 2
             elif residual and following.kind == "add" and following.args[1] is args[2]:
                 node = Node("matvec_add", node.name, (args[0], args[1], following.args[0]))
                 taken = 2
             elif gate_up and following.kind == "matvec" and index + 2 < count:
                 last = nodes[index + 2]
                 same = args[0].type == following.args[0].type
-                if same and last.kind == "silu_mul" and last.args[:2] == (args[2], following.args[2]):
-                    node = Node("gate_up", node.name + "+up", (args[0], following.args[0], args[1], last.args[2]))
+                if same and last.kind in _GATED and last.args[:2] == (args[2], following.args[2]):
+                    both = (args[0], following.args[0], args[1], last.args[2])
+                    node = Node(_GATED[last.kind], node.name + "+up", both)
                     taken = 3
-        elif kind == "rope" and rope_store and (store := _rope_store(nodes, index)):
-            node = Node("rope_store", node.name, (node.args[0], *store))
+        elif kind == "rope" and rope_store and (store := _store(nodes, index)):
+            node = Node("rope_store", node.name, (node.args[0], store.k, store.v, store.cache, store.table))
             taken = 3
+        elif kind == "head_norm" and rope_store and (store := _normed_store(nodes, index)):
+            weights = node.args[1], nodes[index + 1].args[1]
+            written = (store.k, store.v, store.cache, store.table)
+            node = Node("norm_rope_store", node.name, (node.args[0], *written, *weights))
+            taken = 5
+        elif kind == "norm" and residual and index + 1 < count:
+            following = nodes[index + 1]
+            if following.kind == "add" and following.args[1] is node.args[2]:
+                node = Node("norm_add", node.name, (*node.args[:2], following.args[0]))
+                taken = 2
         elif kind == "attend" and attention:
             node = Node("attend_merged", node.name, node.args)
         elif kind == "head" and argmax:
@@ -85,19 +107,74 @@ def fuse(
                 args = tuple(x if item is normed else item for item in node.args)
                 node = Node(node.kind, node.name, (*args, Norm(weight, eps)))
         out.append(node)
+        if left is not None:
+            out.append(left)
     return out
 
 
-def _is_member(node: Node, stack: Stack, number: int, x: object) -> bool:
-    return node.kind == "matvec" and node.args[0] is stack.members[number] and node.args[1] is x
+class _Run(NamedTuple):
+    """The projections of a stack, one after another, each with its bias behind it if they have any."""
+
+    members: int
+    length: int  # in nodes
+    name: str
+    weight: Weight
+    y: Slice
+    bias: Slice | None
 
 
-def _rope_store(nodes: list[Node], index: int) -> tuple[Any, ...] | None:
-    """(k, v, cache, table) where RoPE on q, RoPE on k and the KV write start at ``index``."""
-    if index + 2 >= len(nodes):
+def _stacked(
+    nodes: list[Node], index: int, stack: Stack, spans: Mapping[tuple[int, int], Slice]
+) -> _Run | None:
+    first, at = nodes[index], index
+    name, biases = "", []
+    for member in stack.members:
+        node = nodes[at]
+        if node.kind != "matvec" or node.args[0] is not member or node.args[1] is not first.args[1]:
+            return None
+        name = f"{name}+{node.name.rpartition('.')[2]}" if name else node.name
+        at += 1
+        if nodes[at].kind == "bias" and nodes[at].args[0] is node.args[2]:
+            biases.append(nodes[at].args[1])
+            at += 1
+    size = len(stack.members)
+    bias = spans.get((id(biases[0]), size)) if len(biases) == size else None
+    if biases and bias is None:
         return None
-    first, second, third = nodes[index : index + 3]
-    kinds = (first.kind, second.kind, third.kind)
-    if kinds == ("rope", "rope", "store") and third.args[0] is second.args[0] and first.args[2] == second.args[2]:
-        return (*third.args, first.args[2])
-    return None
+    return _Run(size, at - index, name, stack.combined, spans[id(first.args[2]), size], bias)
+
+
+class _Store(NamedTuple):
+    """A KV write with the RoPE before it; ``table`` None: there is none."""
+
+    length: int  # in nodes
+    k: Slice
+    v: Slice
+    cache: int
+    table: int | None
+
+
+def _store(nodes: list[Node], index: int) -> _Store | None:
+    """The KV write at ``index``, or with RoPE on q and on k from there on."""
+    node = nodes[index]
+    if node.kind == "store":
+        return _Store(1, *node.args, None)
+    if node.kind != "rope" or index + 2 >= len(nodes):
+        return None
+    second, third = nodes[index + 1], nodes[index + 2]
+    if second.kind != "rope" or third.kind != "store":
+        return None
+    if third.args[0] is not second.args[0] or second.args[2] != node.args[2]:
+        return None
+    return _Store(3, *third.args, node.args[2])
+
+
+def _normed_store(nodes: list[Node], index: int) -> _Store | None:
+    """The KV write with RoPE before it whose q's and k's heads are normed from ``index`` on."""
+    if index + 2 >= len(nodes) or nodes[index + 1].kind != "head_norm":
+        return None
+    store = _store(nodes, index + 2)
+    if store is None or store.table is None:
+        return None
+    normed = nodes[index].args[0], nodes[index + 1].args[0]
+    return store if normed[0] is nodes[index + 2].args[0] and normed[1] is store.k else None

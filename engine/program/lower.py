@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.cache import Cache
 from engine.models.config import Geometry
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
-from engine.program.matrix import Caches, embed, embed_decode, gate_up, matmul, matvec, qkv
+from engine.program.matrix import Bias, Caches, Norm, embed, embed_decode, gate_up, matmul, matvec, qkv
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.program.tuning import attend_lanes, heads_a_group, lanes
@@ -58,7 +58,7 @@ def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
 
 
 def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
-    """The kernels besides the matrix ones, by node kind, chosen for this device."""
+    """The kernels besides the matrix ones, by node kind, chosen for this device: those that the model needs."""
     device = kernels.device
     cpu = device.row_kernels
     size = device.subgroup_size
@@ -71,8 +71,16 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         attend |= {"LANES": max(128, size)} if prefill else attend_defines(g, size)
     elif prefill:
         attend["PREFILL"] = 1
+    norm = norm_defines(g.hidden, size, cpu)
+    further = {
+        "bias": _Choice("bias", {}),
+        "head_norm": _Choice("head_norm", head),
+        "norm_rope_store": _Choice("norm_rope_store", rope),
+        "norm_add": _Choice("norm", {**norm, "ADD": 1}),
+        "gelu_mul": _Choice("gelu_mul", {}),
+    }
     return {
-        "norm": _Choice("norm", norm_defines(g.hidden, size, cpu)),
+        "norm": _Choice("norm", norm),
         "add": _Choice("add", {}),
         "rope": _Choice("rope", rope),
         "store": _Choice("store_kv", head),
@@ -81,7 +89,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         "attend_merged": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
         "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
         "silu_mul": _Choice("silu_mul", {}),
-        **({"head_norm": _Choice("head_norm", head)} if g.delta else {}),
+        **{kind: choice for kind, choice in further.items() if kind in g.further_kinds},
     }
 
 
@@ -118,15 +126,20 @@ class Lowering:
         self._lowered: dict[str, Callable[[Node], Op]] = {
             "embed": self._embed,
             "norm": self._norm,
+            "norm_add": self._norm,
             "matvec": self._matvec,
             "matvec_add": self._matvec_add,
+            "bias": self._bias,
             "add": self._add,
             "head_norm": self._head_norm,
             "rope": self._rope,
             "store": self._store,
             "rope_store": self._rope_store,
-            "silu_mul": self._silu_mul,
+            "norm_rope_store": self._norm_rope_store,
+            "silu_mul": self._gated,
+            "gelu_mul": self._gated,
             "gate_up": self._gate_up,
+            "gate_up_gelu": self._gate_up,
             "qkv_rope": self._qkv_rope,
             "head": self._head,
         }
@@ -145,10 +158,11 @@ class Lowering:
         return ops
 
     def _embed(self, node: Node) -> Op:
-        table, y = node.args
+        table, y, *scales = node.args
+        scale = scales[0] if scales else 1.0
         if self.prefill:
-            return embed(self.kernels, table, self.b.ids, y, self.tokens, name=node.name)
-        return embed_decode(self.kernels, table, self.b.state, y, name=node.name)
+            return embed(self.kernels, table, self.b.ids, y, self.tokens, scale=scale, name=node.name)
+        return embed_decode(self.kernels, table, self.b.state, y, scale=scale, name=node.name)
 
     def _norm(self, node: Node) -> Op:
         x, weight, y = node.args
@@ -156,7 +170,7 @@ class Lowering:
         rows = x.size // (_FLOAT_BYTES * g.hidden)
         return Op(
             node.name,
-            self._small["norm"],
+            self._small[node.kind],
             (x, weight, y),
             (g.hidden, 1.0 / g.hidden, g.eps),
             (rows, 1, 1),
@@ -165,10 +179,11 @@ class Lowering:
         )
 
     def _matvec(self, node: Node) -> Op:
-        weight, x, y, *norm = node.args
+        weight, x, y, *more = node.args
+        norm, bias = _norm_and_bias(more)
         if self.prefill:
-            return matmul(self.kernels, weight, x, y, self.tokens, name=node.name)
-        return matvec(self.kernels, weight, x, y, norm=norm[0] if norm else None, name=node.name)
+            return matmul(self.kernels, weight, x, y, self.tokens, bias=bias, name=node.name)
+        return matvec(self.kernels, weight, x, y, norm=norm, bias=bias, name=node.name)
 
     def _matvec_add(self, node: Node) -> Op:
         weight, x, y = node.args
@@ -182,16 +197,23 @@ class Lowering:
 
     def _gate_up(self, node: Node) -> Op:
         gate, up, x, y, *norm = node.args
-        return gate_up(self.kernels, gate, up, x, y, norm=norm[0] if norm else None, name=node.name)
+        gelu = node.kind == "gate_up_gelu"
+        return gate_up(self.kernels, gate, up, x, y, gelu=gelu, norm=norm[0] if norm else None, name=node.name)
 
     def _qkv_rope(self, node: Node) -> Op:
-        weight, x, q, cache, table, *norm = node.args
+        weight, x, q, cache, table, *more = node.args
+        norm, bias = _norm_and_bias(more)
         b, g = self.b, self.g
         k, v = b.cache.attention[cache]
-        caches = Caches(b.rope_tables[table], k, v, b.state, g.heads, g.kv_heads, self.context)
-        return qkv(
-            self.kernels, weight, x, q, caches, self._rope_defines, norm=norm[0] if norm else None, name=node.name
-        )
+        turning = None if table is None else b.rope_tables[table]
+        caches = Caches(turning, k, v, b.state, g.heads, g.kv_heads, self.context)
+        return qkv(self.kernels, weight, x, q, caches, self._rope_defines, norm=norm, bias=bias, name=node.name)
+
+    def _bias(self, node: Node) -> Op:
+        x, bias = node.args
+        width, count = bias.size // _FLOAT_BYTES, x.size // _FLOAT_BYTES
+        groups = (-(-count // 64), 1, 1)
+        return Op(node.name, self._small["bias"], (x, bias), (width, count), groups, "small", x.size * 2 + bias.size)
 
     def _head_norm(self, node: Node) -> Op:
         x, weight, heads = node.args
@@ -203,11 +225,11 @@ class Lowering:
         count = x.size // _FLOAT_BYTES
         return Op(node.name, self._small["add"], (x, y), (count,), (-(-count // 64), 1, 1), "small", x.size * 3)
 
-    def _silu_mul(self, node: Node) -> Op:
+    def _gated(self, node: Node) -> Op:
         gate, up, y = node.args
         count = y.size // _FLOAT_BYTES
         groups = (-(-count // 64), 1, 1)
-        return Op(node.name, self._small["silu_mul"], (gate, up, y), (count,), groups, "small", y.size * 3)
+        return Op(node.name, self._small[node.kind], (gate, up, y), (count,), groups, "small", y.size * 3)
 
     def _rope(self, node: Node) -> Op:
         x, heads, table = node.args
@@ -232,6 +254,14 @@ class Lowering:
         scalars = (g.heads, g.kv_heads, self.tokens, self.context)
         return Op(node.name, self._small["rope_store"], buffers, scalars, (-(-pairs // 64), 1, 1), "small", q.size * 2)
 
+    def _norm_rope_store(self, node: Node) -> Op:
+        q, k, v, cache, table, *weights = node.args
+        b, g = self.b, self.g
+        buffers = (q, k, v, *weights, b.rope_tables[table], *b.cache.attention[cache], b.state)
+        scalars = (g.heads, g.kv_heads, self.context, g.eps)
+        groups = (g.heads + g.kv_heads, self.tokens, 1)
+        return Op(node.name, self._small["norm_rope_store"], buffers, scalars, groups, "small", q.size * 2)
+
     def _attend(self, node: Node) -> list[Op]:
         q, cache, y = node.args
         b, g = self.b, self.g
@@ -252,6 +282,12 @@ class Lowering:
             groups = (-(-g.q_size // 64), 1, 1)
             ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads, window), groups, "kv", y.size))
         return ops
+
+
+def _norm_and_bias(more: list[Any]) -> tuple[Norm | None, Bias | None]:
+    """A node's further arguments."""
+    norm = next((item for item in more if isinstance(item, Norm)), None)
+    return norm, next((item for item in more if isinstance(item, Bias)), None)
 
 
 def attended_ranges(bucket: int, window: int) -> int:

@@ -19,19 +19,18 @@ from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.weights.formats import FLOATS, Layout
 
 Use = Literal[
-    "matvec", "matvec_add", "norm_matvec", "gate_up", "norm_gate_up", "qkv", "norm_qkv", "head", "norm_head",
-    "matmul", "matmul_add", "embed", "embed_decode",
+    "matvec", "matvec_add", "matvec_bias", "norm_matvec", "norm_matvec_bias",
+    "gate_up", "norm_gate_up", "gate_up_gelu", "norm_gate_up_gelu",
+    "qkv", "norm_qkv", "qkv_bias", "norm_qkv_bias", "qkv_store", "norm_qkv_store",
+    "head", "norm_head", "matmul", "matmul_add", "matmul_bias", "embed", "embed_decode",
 ]  # fmt: skip
 Groups = tuple[int, int, int]
 
 _MAX_GROUPS = 65535  # a dimension, all that the specification guarantees
 _TOKENS_A_TILE = {True: 16, False: 64}  # by "software device"
 _ROWS_A_TILE = {True: 8, False: 64}
-_GROUP_KERNELS = {
-    "matvec": "matvec_groups", "matvec_add": "matvec_groups", "gate_up": "gate_up_groups", "qkv": "qkv_groups",
-    "head": "head_groups",
-}  # fmt: skip
-_GPU_ONLY = ("norm_matvec", "norm_gate_up", "qkv", "norm_qkv", "head", "norm_head")
+_OPERATIONS = ("matvec", "gate_up", "qkv", "head", "matmul", "embed")
+_ENDINGS = {"add": "ADD", "bias": "BIAS", "gelu": "GELU"}  # of uses, and the define that says so to a kernel
 
 
 class Norm(NamedTuple):
@@ -39,6 +38,12 @@ class Norm(NamedTuple):
 
     weight: Slice
     eps: float
+
+
+class Bias(NamedTuple):
+    """What is added to a matrix op's result: float32 (rows,)."""
+
+    vector: Slice
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,11 +78,12 @@ def required_kernels(
     cpu = layout(kernels) == "cpu"
     found: dict[tuple[Any, ...], tuple[str, Defines, bool]] = {}
     for use in uses:
-        if cpu and use[0] in _GPU_ONLY:
+        operation = _operation(use[0])
+        if cpu and (operation in ("qkv", "head") or use[0].startswith("norm_")):
             continue
         name, defines, _ = _choose(kernels, *use)
-        if use[0] in ("qkv", "norm_qkv"):
-            defines |= rope or {}
+        if operation == "qkv":
+            defines |= _turning(rope or {}, use[0])
         found[(name, *sorted(defines.items()))] = (name, defines, False)
     return list(found.values())
 
@@ -90,28 +96,49 @@ def matvec(
     *,
     add: bool = False,
     norm: Norm | None = None,
+    bias: Bias | None = None,
     piece: str = "weights",
     name: str = "",
 ) -> Op:
-    """y = W x, or y += W x: x float32 (cols,), y float32 (rows,); ``norm`` (on GPUs) is applied to x first."""
-    use: Use = "matvec_add" if add else "norm_matvec" if norm else "matvec"
-    kernel, groups, scalars, moved = _plan(kernels, weight, use)
-    if layout(kernels) == "cpu":
-        buffers: tuple[Slice, ...] = (weight.quants, weight.scales, x, y)
+    """y = W x, y += W x, or y = W x + bias: x float32 (cols,), y float32 (rows,).
+
+    ``norm`` (on GPUs) is applied to x first.
+    """
+    use: Use
+    if norm:
+        use = "norm_matvec_bias" if bias else "norm_matvec"
     else:
-        buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y)
+        use = "matvec_add" if add else "matvec_bias" if bias else "matvec"
+    kernel, groups, scalars, moved = _plan(kernels, weight, use)
+    end = bias.vector if bias else x
+    if layout(kernels) == "cpu":
+        buffers: tuple[Slice, ...] = (weight.quants, weight.scales, x, y, end)
+    else:
+        buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y, end)
         scalars += (norm.eps if norm else 0.0,)
     return Op(name or weight.name, kernel, buffers, scalars, groups, piece, moved)
 
 
 def gate_up(
-    kernels: Kernels, gate: Weight, up: Weight, x: Slice, y: Slice, *, norm: Norm | None = None, name: str = "gate_up"
+    kernels: Kernels,
+    gate: Weight,
+    up: Weight,
+    x: Slice,
+    y: Slice,
+    *,
+    gelu: bool = False,
+    norm: Norm | None = None,
+    name: str = "gate_up",
 ) -> Op:
-    """y = silu(gate x) * (up x): x float32 (cols,), y float32 (rows,). Both weights of one type and shape.
+    """y = silu(gate x) * (up x), or gelu: x float32 (cols,), y float32 (rows,). Both weights of one type and shape.
 
     ``norm`` (on GPUs) is applied to x first.
     """
-    use: Use = "norm_gate_up" if norm else "gate_up"
+    use: Use
+    if gelu:
+        use = "norm_gate_up_gelu" if norm else "gate_up_gelu"
+    else:
+        use = "norm_gate_up" if norm else "gate_up"
     plan = gate.plans.get((kernels, use))
     if plan is None:
         if (gate.type, gate.rows, gate.cols) != (up.type, up.rows, up.cols):
@@ -126,9 +153,12 @@ def gate_up(
 
 
 class Caches(NamedTuple):
-    """Where ``qkv`` puts things: the RoPE table, a layer's KV cache for ``context`` tokens, the state."""
+    """Where ``qkv`` puts things: the RoPE table, a layer's KV cache for ``context`` tokens, the state.
 
-    rope_table: Slice
+    Without a table nothing is turned.
+    """
+
+    rope_table: Slice | None
     k_cache: Slice
     v_cache: Slice
     state: Slice
@@ -146,14 +176,25 @@ def qkv(
     rope: Defines,
     *,
     norm: Norm | None = None,
+    bias: Bias | None = None,
     name: str = "",
 ) -> Op:
     """On GPUs: the stacked Q, K and V projections, then RoPE; q float32 (q_size,), k and v into the KV cache.
 
-    ``rope`` are rope.glsl's defines.
+    ``rope`` are rope.glsl's defines; ``bias`` is added before RoPE, float32 (q_size + 2 kv_size,).
     """
-    kernel, groups, scalars, moved = _plan(kernels, weight, "norm_qkv" if norm else "qkv", rope)
-    buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, q, *caches[:4])
+    use: Use
+    if caches.rope_table is None:
+        if bias:
+            raise ValueError("there is no kernel for a bias without RoPE")
+        use = "norm_qkv_store" if norm else "qkv_store"
+    elif bias:
+        use = "norm_qkv_bias" if norm else "qkv_bias"
+    else:
+        use = "norm_qkv" if norm else "qkv"
+    kernel, groups, scalars, moved = _plan(kernels, weight, use, _turning(rope, use))
+    table, end = caches.rope_table or x, bias.vector if bias else x
+    buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, q, table, *caches[1:4], end)
     scalars = (*scalars, norm.eps if norm else 0.0, *caches[4:])
     return Op(name or weight.name, kernel, buffers, scalars, groups, "weights", moved)
 
@@ -182,15 +223,24 @@ def head_keys(
 
 
 def matmul(
-    kernels: Kernels, weight: Weight, x: Slice, y: Slice, tokens: int, *, add: bool = False, name: str = ""
+    kernels: Kernels,
+    weight: Weight,
+    x: Slice,
+    y: Slice,
+    tokens: int,
+    *,
+    add: bool = False,
+    bias: Bias | None = None,
+    name: str = "",
 ) -> Op:
-    """Y = X W^T, or Y += X W^T: X float32 (tokens, cols), Y float32 (tokens, rows).
+    """Y = X W^T, Y += X W^T, or Y = X W^T + bias: X float32 (tokens, cols), Y float32 (tokens, rows).
 
     A token's result does not depend on how many tokens there are.
     """
-    kernel, groups, scalars, moved = _plan(kernels, weight, "matmul_add" if add else "matmul")
+    use: Use = "matmul_add" if add else "matmul_bias" if bias else "matmul"
+    kernel, groups, scalars, moved = _plan(kernels, weight, use)
     tiles = -(-tokens // groups[1])
-    buffers = (weight.quants, weight.scales, x, y)
+    buffers = (weight.quants, weight.scales, x, y, bias.vector if bias else x)
     moved += 4 * (tokens - 1) * (weight.rows + weight.cols)
     return Op(name or weight.name, kernel, buffers, (*scalars, tokens), (groups[0], tiles, 1), "weights", moved)
 
@@ -239,7 +289,7 @@ def _plan(
     if plan is None:
         rows, cols = weight.rows, weight.cols
         kernel_name, defines, groups = _choose(kernels, use, weight.type, rows, cols)
-        sides = 2 if use in ("gate_up", "norm_gate_up") else 1
+        sides = 2 if _operation(use) == "gate_up" else 1
         moved = sides * weight.bytes + 4 * (rows + cols)
         by_columns = kernel_name.endswith("_groups")
         scalars = (rows, 1.0 / cols) if by_columns else (rows, cols)
@@ -253,28 +303,29 @@ def _choose(
 ) -> tuple[str, Defines, Groups]:
     """Kernel name, defines and workgroup counts; for matmul the second count is tokens a tile."""
     cpu = layout(kernels) == "cpu"
+    operation = _operation(use)
     defines: Defines = {"WEIGHT_TYPE": f"WEIGHT_{type.name}"}
-    if use in ("embed", "embed_decode"):
+    if operation == "embed":
         if use == "embed_decode":
             defines["DECODE"] = 1
         return "embed", defines, (-(-cols // 256), 1, 1)
     if cpu and type in FLOATS and cols % 32:
         defines["TAIL"] = 1
-    if use in ("matvec_add", "matmul_add"):
-        defines["ADD"] = 1
-    if use in ("matmul", "matmul_add"):
+    if ending := _ENDINGS.get(use.rpartition("_")[-1]):
+        defines[ending] = 1
+    if operation == "matmul":
         tile = _TOKENS_A_TILE[cpu]
         if cpu:
             defines["TOKENS"] = tile
         return "matmul_rows" if cpu else "matmul_tiled", defines, (-(-rows // _ROWS_A_TILE[cpu]), tile, 1)
     if cpu:
-        if use == "gate_up":
+        if operation == "gate_up":
             return "gate_up_rows", defines, _spread(-(-rows // 8))
         defines["OCTETS"] = 2
         return "matvec_rows", defines, _spread(-(-rows // 16))
     if use.startswith("norm_"):
         defines["NORM"] = 1
-    name = _GROUP_KERNELS[use.removeprefix("norm_")]
+    name = f"{operation}_groups"
     if "NORM" in defines and norm_late(name):
         defines["NORM_LATE"] = 1
     device = kernels.device
@@ -283,6 +334,16 @@ def _choose(
     stage = stage_blocks(type, cols, size, device.shared_bytes)
     defines |= {"COLS": cols, "LANES": lanes(cols, size), "TEAMS": teams, "ROWS": at_once, "STAGE_BLOCKS": stage}
     return name, defines, (groups, 1, 1)
+
+
+def _operation(use: Use) -> str:
+    """A use without what comes before or after the multiplication: "matvec" of "norm_matvec_bias"."""
+    return next(name for name in _OPERATIONS if use.removeprefix("norm_").startswith(name))
+
+
+def _turning(rope: Defines, use: Use) -> Defines:
+    """rope.glsl's defines for a use of "qkv": of a layer without RoPE nothing turns."""
+    return {**rope, "ROTATED": 0} if use.endswith("_store") else rope
 
 
 def _spread(groups: int) -> Groups:
