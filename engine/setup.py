@@ -101,5 +101,5 @@ def decode_builder(
         lambda slot, head: sampling(slot, 1, head),
         lowering,
         weights.stacks,
-        activations.spans,
+        activations.spans | weights.spans,
     )

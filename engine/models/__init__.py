@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.errors import EngineError
-from engine.models import llama, qwen35
+from engine.models import gemma3, llama, qwen2, qwen3, qwen35, smollm3
 from engine.models.architecture import Architecture
 
-_MODULES: tuple[Architecture, ...] = (llama, qwen35)
+_MODULES: tuple[Architecture, ...] = (llama, qwen2, qwen3, qwen35, gemma3, smollm3)
 ARCHITECTURES = {module.ARCHITECTURE: module for module in _MODULES}
 
 

@@ -63,6 +63,7 @@ class Geometry:
     delta: DeltaShape | None = None
     # further activations of the architecture, one after another in memory: (name, elements a token)
     extra: tuple[tuple[str, int], ...] = ()
+    further_kinds: tuple[str, ...] = ()  # kinds of nodes (engine.program.nodes) that not every model has
 
     @property
     def q_size(self) -> int:

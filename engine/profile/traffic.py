@@ -23,7 +23,7 @@ def bytes_by_tensor(nodes: Sequence[Node]) -> dict[str, int]:
             if isinstance(item, Weight):
                 name, size = item.name, item.bytes // item.rows if node.kind == "embed" else item.bytes
             elif isinstance(item, Slice) and item.constant:
-                name, size = f"{node.name}.weight", item.size
+                name, size = node.name if node.kind == "bias" else f"{node.name}.weight", item.size
             else:
                 continue
             found[name] = found.get(name, 0) + size

@@ -101,7 +101,10 @@ def fuse(
         index += taken
         if norm and node.kind in _TAKE_NORM and out and out[-1].kind == "norm":
             x, weight, normed = out[-1].args
-            read_again = index < count and any(item is normed for item in nodes[index].args)
+            after = index  # who reads a norm stands together, but for biases
+            while after < count and nodes[after].kind == "bias":
+                after += 1
+            read_again = after < count and any(item is normed for item in nodes[after].args)
             if any(item is normed for item in node.args) and not read_again:
                 out.pop()
                 args = tuple(x if item is normed else item for item in node.args)
@@ -123,9 +126,7 @@ class _Run(NamedTuple):
     bias: Slice | None
 
 
-def _stacked(
-    nodes: list[Node], index: int, stack: Stack, spans: Mapping[tuple[int, int], Slice]
-) -> _Run | None:
+def _stacked(nodes: list[Node], index: int, stack: Stack, spans: Mapping[tuple[int, int], Slice]) -> _Run | None:
     first, at = nodes[index], index
     name, biases = "", []
     for member in stack.members:
@@ -158,7 +159,8 @@ def _store(nodes: list[Node], index: int) -> _Store | None:
     """The KV write at ``index``, or with RoPE on q and on k from there on."""
     node = nodes[index]
     if node.kind == "store":
-        return _Store(1, *node.args, None)
+        k, v, cache = node.args
+        return _Store(1, k, v, cache, None)
     if node.kind != "rope" or index + 2 >= len(nodes):
         return None
     second, third = nodes[index + 1], nodes[index + 2]
@@ -166,7 +168,8 @@ def _store(nodes: list[Node], index: int) -> _Store | None:
         return None
     if third.args[0] is not second.args[0] or second.args[2] != node.args[2]:
         return None
-    return _Store(3, *third.args, node.args[2])
+    k, v, cache = third.args
+    return _Store(3, k, v, cache, node.args[2])
 
 
 def _normed_store(nodes: list[Node], index: int) -> _Store | None:

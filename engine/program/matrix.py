@@ -134,11 +134,9 @@ def gate_up(
 
     ``norm`` (on GPUs) is applied to x first.
     """
-    use: Use
-    if gelu:
-        use = "norm_gate_up_gelu" if norm else "gate_up_gelu"
-    else:
-        use = "norm_gate_up" if norm else "gate_up"
+    plain: Use = "gate_up_gelu" if gelu else "gate_up"
+    after_norm: Use = "norm_gate_up_gelu" if gelu else "norm_gate_up"
+    use = after_norm if norm else plain
     plan = gate.plans.get((kernels, use))
     if plan is None:
         if (gate.type, gate.rows, gate.cols) != (up.type, up.rows, up.cols):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate, combinations
 from math import prod
 from typing import NamedTuple
 
@@ -74,12 +75,17 @@ class TensorSpec:
 
 @dataclass(slots=True)
 class Weights:
-    """What a model's nodes refer to. ``stacks`` is keyed by the id() of a stack's first member."""
+    """What a model's nodes refer to.
+
+    ``stacks`` is keyed by the id() of a stack's first matrix; ``spans`` has the slice of n stacked vectors at (id() of
+    the first, n).
+    """
 
     matrices: dict[str, Weight] = field(default_factory=dict)
     vectors: dict[str, Slice] = field(default_factory=dict)
     host: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     stacks: dict[int, Stack] = field(default_factory=dict)
+    spans: dict[tuple[int, int], Slice] = field(default_factory=dict)
 
 
 def check_tensors(file: ModelSource, specs: list[TensorSpec]) -> None:
@@ -184,7 +190,7 @@ def _allocate_group(
 ) -> None:
     if not group[0].uses:
         if not group[0].host:
-            weights.vectors[group[0].name] = memory.allocate(prod(group[0].shape) * _FLOAT_BYTES, constant=True)
+            _allocate_vectors(group, memory, weights)
         return
     kind = tensors[group[0].file_name].type
     sizes = [plane_bytes(kind, spec.shape[0], spec.shape[1], layout) for spec in group]
@@ -199,6 +205,17 @@ def _allocate_group(
         shape = (sum(spec.shape[0] for spec in group), group[0].shape[1])
         combined = _weight("+".join(spec.name for spec in group), kind, shape, whole)
         weights.stacks[id(members[0])] = Stack(tuple(members), combined)
+
+
+def _allocate_vectors(group: list[TensorSpec], memory: Memory, weights: Weights) -> None:
+    sizes = [prod(spec.shape) * _FLOAT_BYTES for spec in group]
+    starts = list(accumulate(sizes, initial=0))
+    whole = memory.allocate(starts[-1], constant=True)
+    vectors = [whole.part(start, size) for start, size in zip(starts, sizes, strict=False)]
+    for spec, vector in zip(group, vectors, strict=True):
+        weights.vectors[spec.name] = vector
+    for first, end in combinations(range(len(starts)), 2):
+        weights.spans[id(vectors[first]), end - first] = whole.part(starts[first], starts[end] - starts[first])
 
 
 def _weight(name: str, kind: GGMLQuantizationType, shape: tuple[int, ...], planes: list[Slice]) -> Weight:

@@ -1,4 +1,4 @@
-"""The tests' own converter: the llamas' logits are transformers', and Qwen3.5's names are llama.cpp's."""
+"""The tests' own converter: the reference's logits are transformers', and Qwen3.5's names are llama.cpp's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
 SHARED = Path(__file__).parents[3] / "shared" / "reference"
 
 
-@pytest.mark.parametrize("name", ["llama", "llama3", "mistral"])
-def test_the_llamas_logits_are_the_folders(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["llama", "llama3", "mistral", "qwen2", "qwen3", "gemma3", "smollm3"])
+def test_the_references_logits_are_the_folders(tmp_path: Path, name: str) -> None:
     path = hf_to_gguf(MODELS / name, tmp_path / "tiny.gguf")
     ids, expected = reference(MODELS / name)
     np.testing.assert_allclose(llama_reference.logits(path, ids), expected, atol=2e-4)

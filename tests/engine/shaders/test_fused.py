@@ -12,7 +12,7 @@ from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
 from engine.program import matrix, sample
 from engine.program.lower import norm_defines
-from engine.program.matrix import Norm, Weight
+from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
@@ -63,6 +63,11 @@ def test_norm_into_projections(gpu: Gpu, random: np.random.Generator, type: T, c
     gpu.run(op, matrix.matvec(gpu.kernels, weight, y, separate))
     gpu.run(matrix.matvec(gpu.kernels, weight, x, fused, norm=Norm(scale, EPS)))
     np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
+    if type is T.Q4_1:  # one of them: the bias comes after the products
+        bias = Bias(norm_weight(gpu, random, rows))
+        gpu.run(op, matrix.matvec(gpu.kernels, weight, y, separate, bias=bias))
+        gpu.run(matrix.matvec(gpu.kernels, weight, x, fused, norm=Norm(scale, EPS), bias=bias))
+        np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
     gpu.run(op, matrix.gate_up(gpu.kernels, weight, weight, y, separate))
     gpu.run(matrix.gate_up(gpu.kernels, weight, weight, x, fused, norm=Norm(scale, EPS)))
     np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
@@ -72,10 +77,11 @@ def test_norm_into_projections(gpu: Gpu, random: np.random.Generator, type: T, c
 @pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize(("size", "rotated"), [(64, 64), (24, 16)])
 @pytest.mark.parametrize("with_norm", [False, True])
-@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(("done", "end"), [(False, ""), (True, ""), (False, "bias"), (False, "unturned")])
 def test_qkv_rope(
-    gpu: Gpu, random: np.random.Generator, halves: bool, size: int, rotated: int, with_norm: bool, done: bool
+    gpu: Gpu, random: np.random.Generator, halves: bool, size: int, rotated: int, with_norm: bool, done: bool, end: str
 ) -> None:
+    """``end``: what is besides, or instead of, RoPE at the end."""
     heads, kv_heads, cols, context, position = 3, 1, 288, 32, 7
     rows = (heads + 2 * kv_heads) * size
     weight = weight_of(gpu, random, T.Q4_1, rows, cols)
@@ -97,16 +103,24 @@ def test_qkv_rope(
         for start, count in ((0, heads), (heads, kv_heads), (heads + kv_heads, kv_heads))
     )
     pairs = (heads + kv_heads) * size // 2
+    bias = norm_weight(gpu, random, rows)
+    biased = Op("bias", gpu.kernels.get("bias"), (whole, bias), (rows, rows), (-(-rows // 64), 1, 1))
     store = Op(
         "rope_store", gpu.kernels.get("rope_store", rope), (q, k, v, table, caches[0], caches[1], state),
         (heads, kv_heads, 1, context), (-(-pairs // 64), 1, 1),
     )  # fmt: skip
+    if end == "unturned":
+        store = Op(
+            "store_kv", gpu.kernels.get("store_kv", {"HEAD_DIM": size}), (k, v, caches[0], caches[1], state),
+            (kv_heads, 1, context), (-(-kv_heads * size // 64), 1, 1),
+        )  # fmt: skip
     projection = matrix.matvec(gpu.kernels, weight, y if with_norm else x, whole)
-    gpu.run(*([norm_op] if with_norm else []), projection, store)
+    gpu.run(*([norm_op] if with_norm else []), projection, *([biased] if end == "bias" else []), store)
     q_fused = gpu.poisoned(heads * size * 4 + 64)
-    where = matrix.Caches(table, caches[2], caches[3], state, heads, kv_heads, context)
+    where = matrix.Caches(None if end == "unturned" else table, caches[2], caches[3], state, heads, kv_heads, context)
     norm = Norm(scale, EPS) if with_norm else None
-    gpu.run(matrix.qkv(gpu.kernels, weight, x, q_fused, where, rope, norm=norm))
+    added = matrix.Bias(bias) if end == "bias" else None
+    gpu.run(matrix.qkv(gpu.kernels, weight, x, q_fused, where, rope, norm=norm, bias=added))
     for separate, fused in zip(caches[:2], caches[2:], strict=True):
         np.testing.assert_array_equal(gpu.read(fused, np.uint16), gpu.read(separate, np.uint16))
     untouched = (gpu.read(caches[2], np.uint8) == POISON).all()

@@ -131,9 +131,13 @@ def test_mxfp4_has_every_exponent(gpu: Gpu, kernels: Kernels, random: np.random.
     )  # subnormal scales: a device may take them for zero
 
 
-@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
-def test_gate_up_is_two_matvecs_and_silu(
-    gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType
+@pytest.mark.parametrize(
+    ("type", "gelu"),
+    [*((type, False) for type in TYPES), (T.F16, True), (T.Q4_1, True)],
+    ids=lambda item: getattr(item, "name", "gelu" if item else "silu"),
+)
+def test_gate_up_is_two_matvecs_and_the_activation(
+    gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType, gelu: bool
 ) -> None:
     rows, cols = 43, 768
     gate_raw, up_raw = (random_raw(random, type, rows, cols) for _ in range(2))
@@ -141,13 +145,42 @@ def test_gate_up_is_two_matvecs_and_silu(
     x_host = random.standard_normal(cols).astype(np.float32) * np.float32(0.3)
     x = gpu.array(x_host)
     a, b, separate, fused = (gpu.poisoned(rows * 4 + 64) for _ in range(4))
-    silu_mul = Op("silu_mul", kernels.get("silu_mul"), (a, b, separate), (rows,), (1, 1, 1))
-    gpu.run(matrix.matvec(kernels, gate, x, a), matrix.matvec(kernels, up, x, b), silu_mul)
-    gpu.run(matrix.gate_up(kernels, gate, up, x, fused))
+    activation = "gelu_mul" if gelu else "silu_mul"
+    gated = Op(activation, kernels.get(activation), (a, b, separate), (rows,), (1, 1, 1))
+    gpu.run(matrix.matvec(kernels, gate, x, a), matrix.matvec(kernels, up, x, b), gated)
+    gpu.run(matrix.gate_up(kernels, gate, up, x, fused, gelu=gelu))
     np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
     assert (gpu.read(fused)[rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
     g, u = (values(raw, type, rows, cols).astype(np.float64) @ x_host for raw in (gate_raw, up_raw))
-    np.testing.assert_allclose(gpu.read(fused)[:rows], g / (1 + np.exp(-g)) * u, rtol=1e-3, atol=1e-3)
+    activated = g / (1 + np.exp(-g))
+    if gelu:
+        activated = g / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g**3)))
+    np.testing.assert_allclose(gpu.read(fused)[:rows], activated * u, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("type", [T.F16, T.Q4_1, T.Q6_K], ids=lambda type: type.name)
+def test_biased_product_is_product_then_bias(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: T) -> None:
+    rows, cols, tokens = 27, 512, 3
+    raw = random_raw(random, type, rows, cols)
+    weight = make_weight(gpu, kernels, raw, type, rows, cols)
+    x_host = activations(random, tokens, cols)
+    x, vector = gpu.array(x_host), random.standard_normal(rows).astype(np.float32)
+    bias = gpu.array(vector)
+    for count in (1, tokens):
+        fused, separate = (gpu.poisoned(count * rows * 4 + 64) for _ in range(2))
+        add = Op("bias", kernels.get("bias"), (separate, bias), (rows, count * rows), (-(-count * rows // 64), 1, 1))
+        if count == 1:
+            gpu.run(matrix.matvec(kernels, weight, x, separate), add)
+            gpu.run(matrix.matvec(kernels, weight, x, fused, bias=matrix.Bias(bias)))
+        else:
+            gpu.run(matrix.matmul(kernels, weight, x, separate, count), add)
+            gpu.run(matrix.matmul(kernels, weight, x, fused, count, bias=matrix.Bias(bias)))
+        result = gpu.read(fused)
+        np.testing.assert_array_equal(result, gpu.read(separate))
+        assert (result[count * rows :].view(np.uint8) == POISON).all(), "wrote past the last row"
+        exact = values(raw, type, rows, cols).astype(np.float64) @ x_host[:count].T.astype(np.float64)
+        size = np.abs(exact).max() + np.abs(vector).max()
+        assert np.abs(result[: count * rows].reshape(count, rows).T - exact - vector[:, None]).max() < 1e-3 * size
 
 
 @pytest.mark.parametrize("type", [T.F16, T.Q4_1, T.Q6_K], ids=lambda type: type.name)
@@ -223,17 +256,23 @@ def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, rando
     prepared = {kernels.get(name, defines) for name, defines, _ in required}
     weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, 40, 64), T.Q4_1, 40, 64)
     x = gpu.poisoned(256)
+    bias = matrix.Bias(x)
     ops = [
         matrix.matvec(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, add=True),
         matrix.gate_up(kernels, weight, weight, x, x), matrix.matmul(kernels, weight, x, x, 3),
         matrix.matmul(kernels, weight, x, x, 3, add=True), matrix.embed(kernels, weight, x, x, 2),
-        matrix.embed_decode(kernels, weight, x, x),
+        matrix.embed_decode(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, bias=bias),
+        matrix.matmul(kernels, weight, x, x, 3, bias=bias), matrix.gate_up(kernels, weight, weight, x, x, gelu=True),
     ]  # fmt: skip
     if matrix.layout(kernels) == "gpu":
         caches = matrix.Caches(x, x, x, x, 3, 1, 1)
         for norm in (None, matrix.Norm(x, 1e-5)):
-            ops.append(matrix.qkv(kernels, weight, x, x, caches, ROPE, norm=norm))
+            for end in (None, bias):
+                ops.append(matrix.qkv(kernels, weight, x, x, caches, ROPE, norm=norm, bias=end))
+                ops.append(matrix.matvec(kernels, weight, x, x, norm=norm, bias=end))
+            unturned = caches._replace(rope_table=None)
+            ops.append(matrix.qkv(kernels, weight, x, x, unturned, ROPE, norm=norm))
             ops.append(matrix.gate_up(kernels, weight, weight, x, x, norm=norm))
-            ops.append(matrix.matvec(kernels, weight, x, x, norm=norm))
+            ops.append(matrix.gate_up(kernels, weight, weight, x, x, gelu=True, norm=norm))
             ops.append(matrix.head_keys(kernels, weight, x, x, (x, x, x, 1024), norm=norm)[0])
     assert {op.kernel for op in ops} == prepared

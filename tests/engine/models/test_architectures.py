@@ -1,0 +1,121 @@
+"""Every architecture's tiny model against transformers' logits and a float64 forward pass, whatever the switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gguf import GGMLQuantizationType as Type
+
+from engine import BARRIERS, FUSION_PASSES, MODES, Engine, Sampling, Session
+from tests.engine import llama_reference
+from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
+
+NAMES = ("llama", "llama3", "mistral", "qwen2", "qwen3", "gemma3", "smollm3")
+GREEDY = Sampling(temperature=0.0)
+TOLERANCE = 2e-3  # of the largest logit: now and then a float16 key or value rounds the other way than in float64
+FLOAT16_CACHE = 0.02  # what float16 keys and values alone cost the most sensitive of these models
+PROMPT, REPLY = 118, 14  # across a multiple of attention's token ranges, beyond several windows
+MIXED = {"*": Type.Q4_1, "attn_v": Type.Q8_0, "token_embd": Type.Q8_0, "ffn_down": Type.Q5_0}
+
+MIXED_ON_GPUS = ("qwen2", "gemma3", "smollm3")  # a bias, norms of heads and after blocks, layers without RoPE
+
+
+def far(found: npt.NDArray[np.float32], expected: npt.NDArray[np.floating]) -> float:
+    """The largest difference, relative to the largest logit."""
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def path(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hf_to_gguf(MODELS / name, tmp_path_factory.mktemp(name) / "tiny.gguf")
+
+
+@pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])
+def engine(path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """With this device's own kernels, then with those for GPUs, which a software device can run too."""
+    with Engine.open(path, context=256, fusion=FUSION_PASSES, row_kernels=request.param) as opened:
+        opened.stamp_every = 0
+        yield opened
+
+
+def random_ids(count: int) -> list[int]:
+    return np.random.default_rng().integers(0, 320, count).tolist()
+
+
+def decode(engine: Engine, session: Session, prompt: list[int]) -> tuple[list[int], list[npt.NDArray[np.float32]]]:
+    """REPLY greedy ids, and the logits that each was chosen from."""
+    session.prefill(prompt)
+    ids, logits = [], []
+    for token in session.generate(GREEDY, REPLY, ignore_eos=True):
+        ids.append(token.id)
+        logits.append(engine._runtime.prefill.logits().copy())
+    return ids, logits
+
+
+def check_decode(engine: Engine, path: Path) -> list[int]:
+    """Decode's own logits, token by token; returns the ids, prompt and reply."""
+    prompt = random_ids(PROMPT)
+    engine.mode = "reuse"  # which waits for each token
+    ids, logits = decode(engine, engine.session(), prompt)
+    expected = llama_reference.logits(path, prompt + ids, np.float16)[PROMPT - 1 : -1]
+    assert max(far(found, wanted) for found, wanted in zip(logits, expected, strict=True)) < TOLERANCE
+    return prompt + ids
+
+
+def test_prefill_logits(engine: Engine, name: str, path: Path) -> None:
+    ids, transformers = reference(MODELS / name)
+    expected = llama_reference.logits(path, ids, np.float16)
+    session = engine.session()
+    for count in (len(ids), 3, 17, 30):
+        found = session.prefill(ids[:count])
+        assert far(found, transformers[count - 1]) < FLOAT16_CACHE
+        assert far(found, expected[count - 1]) < TOLERANCE
+
+
+def test_decode_logits_and_ids_in_every_mode(engine: Engine, path: Path) -> None:
+    engine.fusion, engine.barriers = FUSION_PASSES, "needed"
+    whole = check_decode(engine, path)
+    prompt, session = whole[:PROMPT], engine.session()
+    for engine.mode in MODES:
+        for engine.barriers in BARRIERS:
+            for engine.fusion in (FUSION_PASSES, False):
+                assert decode(engine, session, prompt)[0] == whole[PROMPT:]
+
+
+def test_no_pass_changes_a_bit(engine: Engine) -> None:
+    prompt, session = random_ids(PROMPT), engine.session()
+    engine.mode, engine.barriers, engine.fusion = "reuse", "needed", False
+    ids, logits = decode(engine, session, prompt)
+    without = [tuple(other for other in FUSION_PASSES if other != one) for one in FUSION_PASSES]
+    for engine.fusion in (*((one,) for one in FUSION_PASSES), *without, FUSION_PASSES):
+        found_ids, found = decode(engine, session, prompt)
+        assert found_ids == ids
+        assert all(np.array_equal(one, other) for one, other in zip(found, logits, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "row_kernels"), [*((name, None) for name in NAMES), *((name, False) for name in MIXED_ON_GPUS)]
+)
+def test_quantised_weights(name: str, tmp_path: Path, row_kernels: bool | None) -> None:
+    """Types mixed within a layer, so that only some of its projections can be one."""
+    path = hf_to_gguf(MODELS / name, tmp_path / "tiny.gguf", MIXED)
+    with Engine.open(path, context=256, fusion=FUSION_PASSES, row_kernels=row_kernels) as engine:
+        whole = check_decode(engine, path)
+        engine.fusion = False
+        assert decode(engine, engine.session(), whole[:PROMPT])[0] == whole[PROMPT:]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_gives_transformers_logits(name: str) -> None:
+    ids, expected = reference(MODELS / name)
+    with Engine.open(MODELS / name, context=256) as engine:
+        assert far(engine.session().prefill(ids), expected[-1]) < FLOAT16_CACHE
