@@ -131,6 +131,7 @@ class PanelController:
     def set_settings(self, settings: Settings) -> None:
         """Show what the user has just chosen, before any token runs under it."""
         self.view.settings = settings
+        self.view.history.setting_changed()
         self.refresh()
 
     def set_thinking(self, thinking: bool | None) -> None:

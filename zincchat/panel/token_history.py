@@ -38,7 +38,7 @@ class TokenHistory:
         self.tokens: deque[ShownToken] = deque(maxlen=SHOWN_TOKENS)
         self.previous: Segment | None = None
         self.current: Segment | None = None
-        self.comparison: Comparison | None = None  # its result stays when it has ended, until a setting changes
+        self.comparison: Comparison | None = None  # its result stays when it has ended
         self.comparing = False
         self.runs = Runs()
         self.replies = 0
@@ -75,13 +75,19 @@ class TokenHistory:
         self.comparison, self.comparing = Comparison(a, b), True
 
     def end_comparison(self) -> None:
-        """Let tokens count for themselves again."""
+        """Let tokens of ``b`` count for themselves again; those of ``a`` that still come were of the A/B."""
         self.comparing = False
+
+    def setting_changed(self) -> None:
+        """Forget an A/B: the user chose other settings, perhaps ``a``."""
+        self.comparison = None
 
     def _compare(self, settings: Settings, timing: TokenTiming) -> str:
         """The side for which the token counted; empty where it is none of an A/B's."""
         comparison = self.comparison
-        if comparison is None or not self.comparing or comparison.side(settings) is None:
+        if comparison is None or comparison.side(settings) is None:
+            return ""
+        if not self.comparing and settings != comparison.a.settings:
             return ""
         comparison.add(timing)
         self.previous, self.current = comparison.a, comparison.b
@@ -92,7 +98,6 @@ class TokenHistory:
             if self.current is not None:
                 self.previous = self.current
             self.current = Segment(settings)
-            self.comparison = self.comparison if self.comparing else None
         self.current.add(timing)
 
     @property

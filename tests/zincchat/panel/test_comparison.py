@@ -94,11 +94,14 @@ def test_the_history_shows_b_and_marks_both_sides() -> None:
     assert (history.current.settings, history.previous.settings) == (B, A)
     assert max(history.current.token_us) == 5000 and len(history.current.token_us) == 22
     history.end_comparison()
+    history.add(1, token(A, 200))  # it was on its way
+    assert history.tokens[-1].side == "a"
     history.add(1, token(B, 100))
     assert history.tokens[-1].side == "" and len(history.current.token_us) == 23
     assert history.comparison is not None  # what it found stays on screen ...
-    history.add(1, token(C, 50))
+    history.setting_changed()
     assert history.comparison is None  # ... until a setting changes
+    history.add(1, token(C, 50))
     assert history.change() is not None and history.change().words == "reuse → pipelined"  # type: ignore[union-attr]
 
 
