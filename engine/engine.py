@@ -52,7 +52,8 @@ class Engine:
 
     Make one with ``Engine.open``. Attributes besides the properties: ``model`` (ModelInfo), ``device``
     (DeviceInfo), ``context`` (tokens the KV cache holds), ``weight_bytes`` (bytes of weights a token reads),
-    ``sampling`` (the model's defaults).
+    ``sampling`` (the model's defaults). A conversation takes ``kv_token_bytes`` a token, and ``state_bytes`` whatever
+    its length (recurrent state; 0 for a model of attention layers only).
     """
 
     _cleanup: ExitStack
@@ -125,6 +126,7 @@ class Engine:
         progress("device", 1, 1)
         self._runtime = Runtime(vulkan, file, model, geometry, specs, self.context, progress, cleanup)
         self.weight_bytes = self._runtime.weight_bytes
+        self.kv_token_bytes, self.state_bytes = geometry.kv_bytes_a_token, geometry.recurrent_bytes
         file.close()
 
     @property

@@ -27,6 +27,8 @@ class Loaded:
     context_tokens: int
     weight_bytes: int
     device_bytes: int
+    kv_token_bytes: int
+    state_bytes: int
     sampling: Sampling
     mode: str
     fusion: bool

@@ -139,6 +139,8 @@ class EngineThread:
                     engine.context,
                     engine.weight_bytes,
                     engine.device_bytes,
+                    engine.kv_token_bytes,
+                    engine.state_bytes,
                     engine.sampling,
                     engine.mode,
                     engine.fusion,

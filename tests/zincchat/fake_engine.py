@@ -89,6 +89,7 @@ class FakeEngine:
             is_software=software,
         )
         self.device_bytes, self.weight_bytes = 160_000_000, 97_000_000
+        self.kv_token_bytes, self.state_bytes = 1_000_000, 0
         self.builds = self.recordings = 0
         self.sampling = Sampling(temperature=0.2, top_p=0.9)
         self.stop_ids = frozenset({2})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import statistics
 
@@ -11,6 +12,7 @@ import pytest
 from engine import MODES
 from tests.zincchat.app_driver import NARROW, Chat, chatting
 from zincchat.options import ChatOptions
+from zincchat.widgets.figures import Figures
 from zincchat.widgets.panel_line import PanelLine
 from zincchat.widgets.side_panel import SidePanel
 
@@ -98,6 +100,18 @@ async def test_newest_bar_is_at_the_top_and_numbers_are_positions() -> None:
         numbers = [int(match[0]) for bar in chat.bars[1:] if (match := re.match(r" *\d+", bar))]
         assert numbers[0] == chat.app.panel.view.context_used_tokens
         assert numbers == sorted(numbers, reverse=True)
+
+
+@pytest.mark.parametrize("state_bytes", [0, 53_000_000])
+async def test_the_context_gauge_counts_the_kv_cache_and_the_recurrent_state(state_bytes: int) -> None:
+    async with chatting() as chat:
+        await chat.ask("go")
+        view = chat.app.panel.view
+        assert view.engine is not None
+        view.engine = dataclasses.replace(view.engine, state_bytes=state_bytes)
+        lines = ["".join(text for text, _ in line) for line in chat.app.query_one(Figures).lines()]
+        state = ", recurrent state 53 MB" if state_bytes else ""
+        assert f"  KV cache {view.context_used_tokens:,} MB{state}" in lines
 
 
 async def test_a_software_device_is_called_one_in_either_form() -> None:

@@ -55,6 +55,7 @@ FIGURES = (
         "A/B",
         "F7: two settings in turns of 12 tokens, bars a and b; × is the median ratio of turns and its 95% interval",
     ),
+    ("KV cache, recurrent state", "what the conversation takes on the device; snapshots of the state are in memory"),
     ("re-recorded", "tokens since that change for which a command buffer was recorded"),
     (
         "memory",

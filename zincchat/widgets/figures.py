@@ -37,6 +37,7 @@ class Figures(LineView):
             *verdict_lines(self.view, self._segment_now(), self.content_size.width),
             *self._change_lines(),
             self._context_line(),
+            self._conversation_line(),
             self._memory_line(),
             *self._legend_lines(),
         ]
@@ -128,6 +129,13 @@ class Figures(LineView):
         count = segment.clean_tokens + segment.stamped_tokens
         text = f"context {gauge(view.context_used_tokens, whole, 10)} {used}"
         return [(f"{text}   re-recorded {segment.rerecorded:,} of {count:,}", "")]
+
+    def _conversation_line(self) -> Line:
+        engine = self.view.engine
+        if engine is None:
+            return [(f"  KV cache {DASH}", "")]
+        state = f", recurrent state {megabytes(engine.state_bytes)}" if engine.state_bytes else ""
+        return [(f"  KV cache {megabytes(self.view.context_used_tokens * engine.kv_token_bytes)}{state}", "")]
 
     def _memory_line(self) -> Line:
         view = self.view
