@@ -1,34 +1,41 @@
 """A Jinja2 environment for chat templates, which come with a model file and so cannot be trusted.
 
-Jinja2's own sandbox keeps a template away from Python; this one also bounds its time and memory, by
-putting a check into every loop and macro and a size limit on operators that can grow a value.
+Jinja2's own sandbox keeps a template away from Python; this one also bounds its time and memory: a check in every
+loop and macro, a size limit on every value made, and a look ahead (``engine.text.growth``) before what can grow one.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 import jinja2.ext
-from jinja2 import nodes
-from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2 import Environment, nodes
+from jinja2.exceptions import SecurityError
+from jinja2.nodes import EvalContext
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-MAX_VALUE_LENGTH = 1 << 22  # characters and elements of one value; a whole conversation is a tenth of it
-MAX_WIDTH = 100_000  # given to a string method or filter
-MAX_BASE, MAX_EXPONENT = 1 << 64, 64
-TOO_LARGE = "it builds a value that is too large"
+from engine.text.growth import (
+    MAX_VALUE_SIZE,
+    TemplateLimitError,
+    check_filter,
+    check_method,
+    check_operator,
+    check_size,
+)
 
-
-class TemplateLimitError(TemplateRuntimeError):
-    """The template took too long or grew too large."""
+MAX_TOTAL_SIZE = 1 << 29  # of all values made in one run
+# Text methods and filters that can grow a text in ways not worth foretelling; no chat template needs them.
+_NO_METHODS = frozenset({"expandtabs", "translate", "maketrans"})
+_NO_FILTERS = ("pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr")
 
 
 class _Generation(jinja2.ext.Extension):
@@ -42,7 +49,7 @@ class _Generation(jinja2.ext.Extension):
 
 
 class _Checks(NodeTransformer):
-    """Puts a call of ``environment.tick`` into every loop and macro, and makes ``~`` a checked call."""
+    """Puts a call of ``environment.tick`` into every loop and macro, and makes ``~`` and literals checked calls."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         return self._with_tick(node)
@@ -56,6 +63,22 @@ class _Checks(NodeTransformer):
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
         return _call("join_operands", node.nodes, node.lineno)
+
+    def visit_List(self, node: nodes.List) -> nodes.Node:
+        return self._checked(node)
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        return self._checked(node)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
+        if node.ctx == "load" and not any(isinstance(item, nodes.Slice) for item in node.items):
+            return self._checked(node)
+        self.generic_visit(node)
+        return node
+
+    def _checked(self, node: Any) -> nodes.Node:
+        self.generic_visit(node)
+        return _call("made", [node], node.lineno)
 
     def _with_tick(self, node: Any) -> nodes.Node:
         self.generic_visit(node)
@@ -75,13 +98,16 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
     def __init__(self) -> None:
+        self._deadline = float("inf")
+        self._size_left = MAX_TOTAL_SIZE
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=[jinja2.ext.LoopControlExtension, _Generation],
-            finalize=_sized,
+            finalize=_printable,
         )
-        self._deadline = float("inf")
+        for name in _NO_FILTERS:
+            del self.filters[name]
         self.filters["tojson"] = _to_json
         self.filters = {name: self._guarded(name, filter_) for name, filter_ in self.filters.items()}
         del self.globals["lipsum"]
@@ -91,54 +117,68 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
     def start(self, seconds: float) -> None:
         """Give the template until ``seconds`` from now."""
         self._deadline = time.monotonic() + seconds
+        self._size_left = MAX_TOTAL_SIZE
 
     def tick(self) -> None:
         """Raise TemplateLimitError if the time is over."""
         if time.monotonic() > self._deadline:
             raise TemplateLimitError("it takes too long")
 
+    def made(self, value: Any) -> Any:
+        """``value``, which the template has just made, if it and all values before it are not too large."""
+        self._size_left -= check_size(value)
+        if self._size_left < 0:
+            raise TemplateLimitError("it builds too many large values")
+        return value
+
     def concat(self, parts: Iterable[str]) -> str:
         """Jinja2 joins a macro's or a block's output with this."""
-        return str(_sized("".join(parts)))
+        pieces, size = [], 0
+        for part in parts:
+            pieces.append(part)
+            size += len(part)
+            if size > MAX_VALUE_SIZE:
+                raise TemplateLimitError
+        return str(self.made("".join(pieces)))
 
     def join_operands(self, *values: Any) -> str:
         """The ``~`` operator."""
-        return self.concat(str(_sized(value)) for value in values)
+        return self.concat(str(_printable(value)) for value in values)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """The intercepted operators; where the result can be far larger than the operands, it is foreseen."""
-        if operator == "*":
-            counts = [value for value in (left, right) if isinstance(value, int)]
-            if len(counts) == 1 and counts[0] * _size(right if left is counts[0] else left) > MAX_VALUE_LENGTH:
-                raise TemplateLimitError(TOO_LARGE)
-        if operator == "**" and (abs(left) > MAX_BASE or abs(right) > MAX_EXPONENT):
-            raise TemplateLimitError(TOO_LARGE)
-        if operator == "%" and isinstance(left, str):
-            _check_format(left)
-        return _sized(super().call_binop(context, operator, left, right))
+        """The intercepted operators."""
+        check_operator(operator, left, right)
+        return self.made(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Any call that a template makes."""
         __self.tick()
+        for value in (*args, *kwargs.values()):
+            check_size(value)
         method = getattr(__obj, "__wrapped__", __obj)
         owner = getattr(method, "__self__", None)
         if isinstance(owner, str):
-            _check_widths((*args, *kwargs.values()))
-            if method.__name__ in ("format", "format_map"):
-                _check_format(owner)
-        return _sized(super().call(__context, __obj, *args, **kwargs))
+            check_method(owner, method.__name__, args, kwargs)
+        return __self.made(super().call(__context, __obj, *args, **kwargs))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Also without the methods that can grow a text beyond measure."""
+        if isinstance(obj, str) and attr in _NO_METHODS:
+            return False
+        return super().is_safe_attribute(obj, attr, value)
 
     def _guarded(self, name: str, filter_: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(filter_)  # also copies the marks by which Jinja2 passes its context
         def guarded(*args: Any, **kwargs: Any) -> Any:
             self.tick()
-            for value in args:
-                _sized(value)
-            if name in ("center", "indent", "batch", "slice"):
-                _check_widths((*args[1:], *kwargs.values()))
-            if name == "format":
-                _check_format(str(args[0]))
-            return _sized(filter_(*args, **kwargs))
+            given = [value for value in args if not isinstance(value, Context | EvalContext | Environment)]
+            passed = args[: len(args) - len(given)]
+            if given and isinstance(given[0], Iterator):
+                given[0] = list(itertools.islice(given[0], MAX_VALUE_SIZE))
+            for value in (*given, *kwargs.values()):
+                check_size(value)
+            check_filter(name, tuple(given), kwargs)
+            return self.made(filter_(*passed, *given, **kwargs))
 
         return guarded
 
@@ -148,42 +188,9 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
         return tree
 
 
-def _size(value: Any) -> int:
-    """Characters and elements in ``value``, nested ones too; counted no further than the limit."""
-    if isinstance(value, str):
-        return len(value)
-    size, rest = 0, [value]
-    while rest and size <= MAX_VALUE_LENGTH:
-        item = rest.pop()
-        size += 1
-        if isinstance(item, str):
-            size += len(item)
-        elif isinstance(item, dict):
-            rest += item.values()
-        elif isinstance(item, list | tuple):
-            rest += item
-    return size
-
-
-def _sized(value: Any) -> Any:
-    """``value``, if it is not too large."""
-    if isinstance(value, int):
-        if abs(value) > 1 << 4096:
-            raise TemplateLimitError(TOO_LARGE)
-    elif _size(value) > MAX_VALUE_LENGTH:
-        raise TemplateLimitError(TOO_LARGE)
+def _printable(value: Any) -> Any:
+    check_size(value)
     return value
-
-
-def _check_widths(values: Iterable[Any]) -> None:
-    if any(isinstance(value, int) and value > MAX_WIDTH for value in values):
-        raise TemplateLimitError(TOO_LARGE)
-
-
-def _check_format(format: str) -> None:
-    """A width in a format string is as good as a repetition."""
-    if re.search(r"\d{6}", format):
-        raise TemplateLimitError(TOO_LARGE)
 
 
 def _to_json(

@@ -138,7 +138,9 @@ def test_the_date_is_there(tiny: Tokenizer) -> None:
     assert year >= 2025
 
 
-NS = "{% set ns = namespace(s='aa', l=[1], n=3) %}{% for i in range(99) %}"
+NS = "{% set ns = namespace(s='aa', l=[1], m=[1], t=(1,), n=3) %}{% for i in range(99) %}"
+LONG = "{% set s = 'a' * 4000000 %}"
+STOPPED = "(too large|too long)"
 RUNAWAY = {
     "long range": ("{% for i in range(10**9) %}{% endfor %}", "too much memory"),
     "nested loops": ("{% set r = range(99999) %}{% for i in r %}{% for j in r %}{% endfor %}{% endfor %}", "too long"),
@@ -158,12 +160,48 @@ RUNAWAY = {
     "doubling ~": (NS + "{% set ns.s = ns.s ~ ns.s %}{% endfor %}", "too large"),
     "doubling block": (NS + "{% set ns.s %}{{ ns.s }}{{ ns.s }}{% endset %}{% endfor %}", "too large"),
     "doubling filter": (NS + "{% set ns.s = ns.s|replace('a', 'aa') %}{% endfor %}", "too large"),
-    "doubling list": (NS + "{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}", "too large"),
+    "doubling list": (NS + "{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}", STOPPED),
+    "doubled lists compared": (
+        NS + "{% set ns.l = [ns.l, ns.l] %}{% set ns.m = [ns.m, ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
+        STOPPED,
+    ),
+    "doubled tuples hashed": (NS + "{% set ns.t = (ns.t, ns.t) %}{% endfor %}{{ {ns.t: 1} }}", STOPPED),
+    "doubled views": (NS + "{% set ns.l = [{1: ns.l}.items(), {1: ns.l}.items()] %}{% endfor %}{{ ns.l }}", STOPPED),
+    "doubled namespaces": (
+        NS
+        + "{% set b = namespace() %}{% set b.x = ns.l %}{% set b.y = ns.l %}{% set ns.l = b %}{% endfor %}{{ ns.l }}",
+        STOPPED,
+    ),
+    "doubled namespaces as text": (
+        NS + "{% set b = namespace() %}{% set b.x = ns.l %}{% set b.y = ns.l %}{% set ns.l = b %}{% endfor %}"
+        "{{ '%s' % ns.l }}",
+        STOPPED,
+    ),
     "center filter": ("{{ 'a'|center(10**10) }}", "too large"),
     "center method": ("{{ 'a'.center(10**9) }}", "too large"),
     "format operator": ("{{ '%999999999d' % 1 }}", "too large"),
     "format filter": ("{{ '%999999999d'|format(1) }}", "too large"),
     "format method": ("{{ '{:999999999}'.format(1) }}", "too large"),
+    "format, width from a value": ("{{ '{:{a}{a}}'.format(1, a=99999) }}", "too large"),
+    "format operator, width from a value": ("{{ '%*d' % (10**9, 1) }}", "too large"),
+    "format, many fields": (LONG + "{{ ('{0}' * 3000).format(s) }}", "too large"),
+    "format operator, many fields": (LONG + "{{ ('%(a)s' * 3000) % {'a': s} }}", "too large"),
+    "format filter, many fields": (LONG + "{{ ('%(a)s' * 3000)|format(a=s) }}", "too large"),
+    "join method": (LONG + "{{ s.join('b' * 1000) }}", "too large"),
+    "join filter": (LONG + "{{ (['b'] * 1000)|join(s) }}", "too large"),
+    "join of a literal": (LONG + "{{ ''.join([" + "s, " * 3000 + "]) }}", "too large"),
+    "replace method": ("{{ ('a' * 100000).replace('a', 'b' * 100000) }}", "too large"),
+    "replace of nothing": ("{{ ('a' * 100000).replace('', 'b' * 100000) }}", "too large"),
+    "replace filter": ("{{ ('a' * 100000)|replace('a', 'b' * 100000) }}", "too large"),
+    "indent": ("{{ ('\n' * 1000000)|indent(99999, true) }}", "too large"),
+    "indent with text": (LONG + "{{ ('b\n' * 1000)|indent(s) }}", "too large"),
+    "tojson indent": ("{{ range(99999)|list|tojson(indent=99999) }}", "too large"),
+    "tojson separators": (LONG + "{{ range(9999)|list|tojson(separators=(s, s)) }}", "too large"),
+    "rounding": ("{{ 1.5|round(10**8, 'ceil') }}", "too large"),
+    "sum of lists": ("{{ ([[1] * 2000] * 500)|sum(start=[])|length }}", "too large"),
+    "sorting": (LONG + "{{ s|sort|length }}", "too large"),
+    "macro": ("{% set s = 'a' * 1000 %}{% macro m() %}" + "{{ s }}" * 5000 + "{% endmacro %}{{ m() }}", "too large"),
+    "many values": (LONG + "{% for i in range(999) %}{% set t = s ~ i %}{% endfor %}", "(too many|too long)"),
 }
 
 
@@ -181,6 +219,7 @@ FAILING = {
     "arithmetic": ("{{ 1 / 0 }}", "division by zero"),
     "mutation": ("{{ messages.append(1) }}", "unsafe"),
     "escape": ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    "untrusted method": ("{{ 'a'.expandtabs(99) }}", "unsafe"),
     "include": ("{% include 'secret' %}", "no loader"),
 }
 
@@ -192,11 +231,20 @@ def test_a_template_that_fails_says_why_in_one_line(tiny: Tokenizer, source: str
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("source", ["{% if %}", "{{ ", "{% for %}", "{{ " + "(" * 5000, "{% if 1 %}" * 5000])
+@pytest.mark.parametrize(
+    "source", ["{% if %}", "{{ ", "{% for %}", "{{ 'a'|wordwrap(1) }}", "{{ " + "(" * 5000, "{% if 1 %}" * 5000]
+)
 def test_a_broken_template_is_refused_when_it_is_loaded(tiny: Tokenizer, source: str) -> None:
     with pytest.raises(EngineError, match="the model's chat template is broken") as caught:
         ChatTemplate(source, tiny)
     assert "\n" not in str(caught.value)
+
+
+def test_a_source_that_is_no_template_is_not_even_read(tiny: Tokenizer) -> None:
+    with pytest.raises(
+        EngineError, match="chat template has 200,000 characters, which is no template: at most 131,072"
+    ):
+        ChatTemplate("x" * 200_000, tiny)
 
 
 WRONG: dict[str, tuple[Any, str]] = {
