@@ -21,7 +21,8 @@ from engine.program.op import Op
 from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Defines, Kernels
 from engine.weights.gguf import TensorInfo
-from engine.weights.load import TensorSpec, Weights, matrix_uses
+from engine.weights.load import TensorSpec, Weights
+from engine.weights.placement import Placement
 
 _FLOAT_BYTES = 4
 _TABLE_STEP = 16_384  # positions
@@ -39,7 +40,8 @@ def kernel_jobs(
     for prefill in (False, True):
         jobs += [(choice.name, choice.defines, False) for choice in small_kernels(kernels, geometry, prefill).values()]
         jobs += [(*choice, False) for choice in delta_kernels(kernels, geometry, prefill).values()]
-    jobs += matrix.required_kernels(kernels, matrix_uses(tensors, specs), rope_defines(geometry))
+    placement = Placement(matrix.layout(kernels), kernels.device.most_slice_bytes)
+    jobs += matrix.required_kernels(kernels, placement.matrix_uses(tensors, specs), rope_defines(geometry))
     jobs += sample.required_kernels()
     unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}
     return list(unique.values())

@@ -1,6 +1,6 @@
 #version 460
 // out[t] = scale times the dequantised row ids[first + t] of the embedding table; with DECODE one row, that of the
-// state's token.
+// state's token. The rows here may be a part of the table's: those from ``begin`` on. Others are left as they are.
 #include "binding.glsl"
 #include "state.glsl"
 #include "weight_type.glsl"
@@ -20,6 +20,8 @@ PUSH_BEGIN
     uint cols;
     uint first;
     float scale;
+    uint begin;
+    uint table_rows;
 PUSH_END
 
 #define QUANT(base, i) quants.data[i]
@@ -35,7 +37,9 @@ void kernel() {
 #else
     const uint id = ids.data[first + token];
 #endif
-    const RowBase base = row_base(min(id, rows - 1u), (cols + 31u) / 32u, 0u);
+    const uint row = min(id, table_rows - 1u) - begin;
+    if (row >= rows) return;
+    const RowBase base = row_base(row, (cols + 31u) / 32u, 0u);
     result.data[token * (cols / 4u) + quad] = load_weights(base, quad) * scale;
 }
 

@@ -96,7 +96,7 @@ def fuse(
                 taken = 2
         elif kind == "attend" and attention:
             node = Node("attend_merged", node.name, node.args)
-        elif kind == "head" and argmax:
+        elif kind == "head" and argmax and not node.args[0].parts:
             node = Node("head_keys", node.name, node.args)
         index += taken
         if norm and node.kind in _TAKE_NORM and out and out[-1].kind == "norm":

@@ -124,7 +124,6 @@ class Lowering:
         self._rope_defines = rope_defines(geometry)
         self._scale = geometry.attention_scale
         self._lowered: dict[str, Callable[[Node], Op]] = {
-            "embed": self._embed,
             "norm": self._norm,
             "norm_add": self._norm,
             "matvec": self._matvec,
@@ -141,28 +140,39 @@ class Lowering:
             "gate_up": self._gate_up,
             "gate_up_gelu": self._gate_up,
             "qkv_rope": self._qkv_rope,
+        }
+        self._lowered_to_several: dict[str, Callable[[Node], list[Op]]] = {
+            "attend": self._attend,
+            "attend_merged": self._attend,
+            "embed": self._embed,
             "head": self._head,
         }
         recurrent = buffers.cache.recurrent
         self._lowered |= DeltaLowering(kernels, geometry, buffers.state, recurrent, tokens, prefill).lowered
 
     def lower(self, nodes: list[Node]) -> list[Op]:
-        """One op a node, two for decode attention (ranges, then their merge)."""
-        lowered = self._lowered
+        """One op a node; two for decode attention (ranges, then their merge), and one for each part of a weight."""
+        lowered, several = self._lowered, self._lowered_to_several
         ops: list[Op] = []
         for node in nodes:
-            if node.kind in ("attend", "attend_merged"):
-                ops += self._attend(node)
+            if node.kind in several:
+                ops += several[node.kind](node)
             else:
                 ops.append(lowered[node.kind](node))
         return ops
 
-    def _embed(self, node: Node) -> Op:
+    def _embed(self, node: Node) -> list[Op]:
         table, y, *scales = node.args
         scale = scales[0] if scales else 1.0
-        if self.prefill:
-            return embed(self.kernels, table, self.b.ids, y, self.tokens, scale=scale, name=node.name)
-        return embed_decode(self.kernels, table, self.b.state, y, scale=scale, name=node.name)
+        ops: list[Op] = []
+        for part in table.parts or (table,):
+            name = node.name if part is table else f"{node.name}.{len(ops)}"
+            if self.prefill:
+                ids, tokens = self.b.ids, self.tokens
+                ops.append(embed(self.kernels, part, ids, y, tokens, scale=scale, table=table, name=name))
+            else:
+                ops.append(embed_decode(self.kernels, part, self.b.state, y, scale=scale, table=table, name=name))
+        return ops
 
     def _norm(self, node: Node) -> Op:
         x, weight, y = node.args
@@ -191,9 +201,16 @@ class Lowering:
             return matmul(self.kernels, weight, x, y, self.tokens, add=True, name=node.name)
         return matvec(self.kernels, weight, x, y, add=True, name=node.name)
 
-    def _head(self, node: Node) -> Op:
-        weight, x, y, *norm = node.args
-        return matvec(self.kernels, weight, x, y, norm=norm[0] if norm else None, piece="head", name=node.name)
+    def _head(self, node: Node) -> list[Op]:
+        weight, x, y, *norms = node.args
+        norm = norms[0] if norms else None
+        if not weight.parts:
+            return [matvec(self.kernels, weight, x, y, norm=norm, piece="head", name=node.name)]
+        ops: list[Op] = []
+        for part in weight.parts:
+            rows = y.part(_FLOAT_BYTES * part.first, _FLOAT_BYTES * part.rows)
+            ops.append(matvec(self.kernels, part, x, rows, norm=norm, piece="head", name=f"{node.name}.{len(ops)}"))
+        return ops
 
     def _gate_up(self, node: Node) -> Op:
         gate, up, x, y, *norm = node.args

@@ -31,6 +31,8 @@ _TOKENS_A_TILE = {True: 16, False: 64}  # by "software device"
 _ROWS_A_TILE = {True: 8, False: 64}
 _OPERATIONS = ("matvec", "gate_up", "qkv", "head", "matmul", "embed")
 _ENDINGS = {"add": "ADD", "bias": "BIAS", "gelu": "GELU"}  # of uses, and the define that says so to a kernel
+# what can be done part by part: a result's rows are written, or one row of a table is read
+SPLITTABLE = frozenset[str](("embed", "embed_decode", "matvec", "norm_matvec", "head", "norm_head"))
 
 
 class Norm(NamedTuple):
@@ -50,7 +52,8 @@ class Bias(NamedTuple):
 class Weight:
     """A (rows, cols) matrix in device memory, as ``engine.weights.repack`` lays it out for ``layout(kernels)``.
 
-    ``bytes`` counts what one pass over it reads. ``plans`` belongs to this module.
+    ``bytes`` counts what one pass over it reads. One too large for a piece of memory is in ``parts`` by rows, each of
+    which begins at row ``first`` of the whole; the planes are then the first part's. ``plans`` belongs to this module.
     """
 
     name: str
@@ -60,6 +63,8 @@ class Weight:
     quants: Slice
     scales: Slice
     bytes: int
+    first: int = 0
+    parts: tuple[Weight, ...] = ()
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
@@ -252,9 +257,13 @@ def embed(
     *,
     scale: float = 1.0,
     first: int = 0,
+    table: Weight | None = None,
     name: str = "embed",
 ) -> Op:
-    """y[t] = scale times row ids[first + t] of the table: ids uint32, y float32 (tokens, cols)."""
+    """y[t] = scale times row ids[first + t] of the table: ids uint32, y float32 (tokens, cols).
+
+    ``weight`` may be a part of ``table``: rows that others hold are left as they are.
+    """
     kernel, groups, _, _ = _plan(kernels, weight, "embed")
     rows, cols = weight.rows, weight.cols
     moved = tokens * (weight.bytes // rows + 4 * cols)
@@ -262,7 +271,7 @@ def embed(
         name,
         kernel,
         (weight.quants, weight.scales, ids, y),
-        (rows, cols, first, scale),
+        (rows, cols, first, scale, weight.first, (table or weight).rows),
         (groups[0], tokens, 1),
         "small",
         moved,
@@ -270,14 +279,22 @@ def embed(
 
 
 def embed_decode(
-    kernels: Kernels, weight: Weight, state: Slice, y: Slice, *, scale: float = 1.0, name: str = "embed"
+    kernels: Kernels,
+    weight: Weight,
+    state: Slice,
+    y: Slice,
+    *,
+    scale: float = 1.0,
+    table: Weight | None = None,
+    name: str = "embed",
 ) -> Op:
-    """y = scale times row state[STATE_TOKEN] of the table: y float32 (cols,)."""
+    """y = scale times row state[STATE_TOKEN] of the table: y float32 (cols,). ``table`` as for ``embed``."""
     kernel, groups, _, _ = _plan(kernels, weight, "embed_decode")
     rows, cols = weight.rows, weight.cols
     moved = weight.bytes // rows + 4 * cols
     buffers = (weight.quants, weight.scales, state, y)
-    return Op(name, kernel, buffers, (rows, cols, 0, scale), groups, "small", moved)
+    scalars = (rows, cols, 0, scale, weight.first, (table or weight).rows)
+    return Op(name, kernel, buffers, scalars, groups, "small", moved)
 
 
 def _plan(
@@ -285,6 +302,8 @@ def _plan(
 ) -> tuple[Kernel, Groups, tuple[int | float, ...], int]:
     plan: tuple[Kernel, Groups, tuple[int | float, ...], int] | None = weight.plans.get((kernels, use))
     if plan is None:
+        if weight.parts:
+            raise ValueError(f"{weight.name} lies in {len(weight.parts)} parts: one op cannot read it")
         rows, cols = weight.rows, weight.cols
         kernel_name, defines, groups = _choose(kernels, use, weight.type, rows, cols)
         sides = 2 if _operation(use) == "gate_up" else 1

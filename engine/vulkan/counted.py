@@ -16,6 +16,7 @@ class CountedMemory(Memory):
     """Cuts slices from blocks as real memory does; ``device_bytes`` are those of the blocks of kind "device"."""
 
     backed = False
+    most_bytes = 1 << 62
 
     def __init__(self) -> None:
         """Nothing is counted yet."""

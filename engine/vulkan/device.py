@@ -165,18 +165,26 @@ class Device:
 
     def _read_properties(self) -> None:
         control = ffi.new("VkPhysicalDeviceSubgroupSizeControlProperties*", {"sType": 1000225000})
-        v11 = ffi.new("VkPhysicalDeviceVulkan11Properties*", {"sType": 50, "pNext": control})
+        v13 = ffi.new("VkPhysicalDeviceVulkan13Properties*", {"sType": 54, "pNext": control})
+        v11 = ffi.new("VkPhysicalDeviceVulkan11Properties*", {"sType": 50, "pNext": v13})
         properties = ffi.new("VkPhysicalDeviceProperties2*", {"sType": 1000059001, "pNext": v11})
         lib.vkGetPhysicalDeviceProperties2(self.physical, properties)
         limits = properties.properties.limits
         self.subgroup_size: int = v11.subgroupSize
         self.subgroup_sizes = (control.minSubgroupSize, control.maxSubgroupSize)
-        self.max_allocation_bytes: int = v11.maxMemoryAllocationSize
+        self.max_allocation_bytes: int = min(v11.maxMemoryAllocationSize, v13.maxBufferSize)
         self.max_storage_range_bytes: int = limits.maxStorageBufferRange
         self.timestamp_period_ns: float = limits.timestampPeriod
         self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
         self.shared_bytes: int = limits.maxComputeSharedMemorySize
         self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
+
+    @property
+    def most_slice_bytes(self) -> int:
+        """The largest piece of memory that one buffer, and with descriptors one binding, of a kernel can be."""
+        if self.binding == "descriptors":
+            return min(self.max_allocation_bytes, self.max_storage_range_bytes)
+        return self.max_allocation_bytes
 
     def _choose_family(self) -> tuple[int, int]:
         count = ffi.new("uint32_t*")

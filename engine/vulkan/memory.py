@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from engine.vulkan.staging import Staging
 
 ALIGNMENT = 256  # the largest minStorageBufferOffsetAlignment the specification allows
 _BLOCK_BYTES = 64 << 20
+_LARGE_BLOCK_BYTES = 256 << 20  # of slices whose sizes are known beforehand
 _USAGE = 0x20 | 0x1 | 0x2 | 0x20000  # STORAGE_BUFFER, TRANSFER_SRC, TRANSFER_DST, SHADER_DEVICE_ADDRESS
 _LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8
 
@@ -59,6 +60,18 @@ class Block:
         self.address, self.pointer, self.used = address, pointer, 0
 
 
+def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ranges of ``sizes`` that share a block: of at most _LARGE_BLOCK_BYTES, or of one alone."""
+    first, total = 0, 0
+    for index, size in enumerate(sizes):
+        if total and total + size > _LARGE_BLOCK_BYTES:
+            yield first, index
+            first, total = index, 0
+        total += size
+    if total:
+        yield first, len(sizes)
+
+
 class Memory:
     """Everything the engine allocates on one device; freed together by ``close``.
 
@@ -90,6 +103,26 @@ class Memory:
         block.used += padded
         pointer = None if block.pointer is None else block.pointer + offset
         return Slice(block.buffer, offset, size, block.address + offset, pointer, constant)
+
+    def allocate_many(self, sizes: Sequence[int], kind: str = "device", constant: bool = False) -> list[Slice]:
+        """A slice for each of ``sizes`` as ``allocate`` gives them, from blocks that hold nothing else."""
+        padded = [-(-max(size, 16) // ALIGNMENT) * ALIGNMENT for size in sizes]
+        slices: list[Slice] = []
+        for first, end in _runs(padded):
+            total = sum(padded[first:end])
+            block = self._new_block(total, total, kind)
+            self._blocks.setdefault((kind, constant), []).append(block)
+            for size, taken in zip(sizes[first:end], padded[first:end], strict=True):
+                pointer = None if block.pointer is None else block.pointer + block.used
+                address = block.address + block.used
+                slices.append(Slice(block.buffer, block.used, max(size, 16), address, pointer, constant))
+                block.used += taken
+        return slices
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest slice there can be."""
+        return self.device.most_slice_bytes
 
     @contextmanager
     def temporary(self, size: int, kind: str = "device") -> Iterator[Slice]:

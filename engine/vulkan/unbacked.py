@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -17,6 +18,7 @@ class UnbackedMemory(Memory):
     """Hands out slices that lie apart like real ones, and allocates nothing: a model of any size fits."""
 
     backed = False
+    most_bytes = 1 << 62
 
     def __init__(self, device: Device) -> None:
         """Nothing is asked of ``device``."""
@@ -29,6 +31,10 @@ class UnbackedMemory(Memory):
         address = self._next
         self._next += -(-max(size, 16) // ALIGNMENT) * ALIGNMENT
         return Slice(NULL, 0, max(size, 16), address, None, constant)
+
+    def allocate_many(self, sizes: Sequence[int], kind: str = "device", constant: bool = False) -> list[Slice]:
+        """A slice of address space for each of ``sizes``."""
+        return [self.allocate(size, kind, constant) for size in sizes]
 
     def write(self, target: Slice, data: npt.NDArray[Any]) -> None:
         """Nothing: there is no memory."""
