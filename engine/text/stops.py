@@ -38,7 +38,10 @@ def stop_ids(tokenizer: Tokenizer, metadata: Mapping[str, Any], folder: Path | N
     if folder is not None:
         for name in ("generation_config.json", "config.json"):
             config = read_json_object(folder / name) or {}
-            stated.append((f"eos_token_id in {name}", config.get("eos_token_id")))
+            parts = (config, config.get("text_config"))  # with a vision tower beside it
+            stated += [
+                (f"eos_token_id in {name}", part.get("eos_token_id")) for part in parts if isinstance(part, dict)
+            ]
         ids.update(_eos_token(tokenizer, read_json_object(folder / "tokenizer_config.json") or {}))
     for where, value in stated:
         ids.update(_ids(where, value, tokenizer.vocab_size))
@@ -61,7 +64,7 @@ def _eos_token(tokenizer: Tokenizer, config: Mapping[str, Any]) -> Iterator[int]
         token = token.get("content")
     if token is None:
         return
-    ids = tokenizer.encode(token, special=True) if isinstance(token, str) else []
-    if len(ids) != 1:
+    id = tokenizer.token_id(token) if isinstance(token, str) else None
+    if id is None:
         raise EngineError(f"the model's eos_token in tokenizer_config.json is {token!r}, which is no token of it")
-    yield ids[0]
+    yield id

@@ -27,15 +27,10 @@ class ThinkTags:
 def find_tags(tokenizer: Tokenizer, template: str | None) -> ThinkTags | None:
     """The tags that the vocabulary has as tokens or the template writes; None for a model that does not think."""
     for pair in _PAIRS:
-        ids = [_single_id(tokenizer, tag) for tag in pair]
+        ids = [tokenizer.token_id(tag) for tag in pair]
         if None not in ids or (template is not None and pair[1] in template):
             return ThinkTags(*pair, *(id if id is not None and tokenizer.is_special(id) else None for id in ids))
     return None
-
-
-def _single_id(tokenizer: Tokenizer, tag: str) -> int | None:
-    ids = tokenizer.encode(tag, special=True)
-    return ids[0] if len(ids) == 1 else None
 
 
 class ThinkSplitter:

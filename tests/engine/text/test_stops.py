@@ -66,6 +66,11 @@ def test_the_configs_of_a_folder_state_one_or_several(tmp_path: Path, name: str,
     assert stops(write(tmp_path, name, {"eos_token_id": value}), **with_tokens()) == ids
 
 
+def test_a_config_of_text_and_vision_states_it_in_its_text_part(tmp_path: Path) -> None:
+    write(tmp_path, "config.json", {"eos_token_id": 70, "text_config": {"eos_token_id": [71]}})
+    assert stops(tmp_path, **with_tokens()) == {70, 71}
+
+
 @pytest.mark.parametrize("token", ["<stop>", {"content": "<stop>", "special": True}])
 def test_the_tokenizer_config_of_a_folder_states_a_spelling(tmp_path: Path, token: Any) -> None:
     assert stops(write(tmp_path, "tokenizer_config.json", {"eos_token": token}), **with_tokens(("<stop>", 3))) == {320}
