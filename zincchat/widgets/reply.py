@@ -6,10 +6,10 @@ import asyncio
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import Markdown, Static
 
 from zincchat.chat.markdown_blocks import BlockSplitter
+from zincchat.widgets.tail import Tail
 from zincchat.widgets.thoughts import Thoughts
 
 
@@ -27,9 +27,9 @@ class Reply(Vertical):
         self._blank = ""
         self._speaker = speaker
         self._splitter = BlockSplitter()
-        self._tail = Static("", classes="tail", markup=False)
+        self._tail = Tail()
         self._note = Static("", classes="note", markup=False)
-        self._tail.display = self._note.display = False
+        self._note.display = False
         self._changed = asyncio.Event()
         self._ended = False
         self.complete = asyncio.Event()
@@ -90,17 +90,6 @@ class Reply(Vertical):
         """Wrap the unfinished block anew."""
         self._changed.set()
 
-    def _show_tail(self, text: str) -> None:
-        """Draw the unfinished block; the screen is laid out again only where its number of lines changed."""
-        tail, content = self._tail, Content(text)
-        height = (
-            content.get_height(tail.styles.get_rules(), self.content_size.width or self.app.size.width) if text else 0
-        )
-        tail.update(content, layout=False)
-        if tail.styles.height is None or height != tail.styles.height.value:
-            tail.styles.height = height
-            tail.display = bool(text)
-
     async def _follow(self) -> None:
         markdown = self.query_one(Markdown)
         while not self._ended:
@@ -108,7 +97,8 @@ class Reply(Vertical):
             self._changed.clear()
             if closed := self._splitter.take_closed():
                 await markdown.append(closed)
-            self._show_tail(self._splitter.tail.strip("\n"))
+            width = self.content_size.width or self.app.size.width
+            self._tail.show(self._splitter.tail.strip("\n"), width)
         if self._splitter.needs_whole_parse:
             await markdown.update(self._splitter.text)
         elif rest := self._splitter.take_rest():

@@ -7,6 +7,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from zincchat.chat.markdown_blocks import BlockSplitter
+from zincchat.widgets.tail import Tail
 
 
 class Thoughts(Vertical):
@@ -26,7 +27,7 @@ class Thoughts(Vertical):
         self._ended = False
         self._splitter = BlockSplitter()
         self._title = Static("", classes="title", markup=False)
-        self._tail = Static("", classes="tail", markup=False)
+        self._tail = Tail()
         self._text = Vertical(self._tail, classes="text")
         self._drawing = False
         self.display = False
@@ -70,6 +71,10 @@ class Thoughts(Vertical):
         """Unfold or fold."""
         self.set_open(not self.is_open)
 
+    def on_resize(self) -> None:
+        """Wrap the unfinished paragraph anew."""
+        self._draw_soon()
+
     def _draw_soon(self) -> None:
         if not self._drawing:
             self._drawing = True
@@ -88,4 +93,4 @@ class Thoughts(Vertical):
             return
         if closed := self._splitter.take_closed().strip("\n"):
             self._text.mount(Static(closed, classes="closed", markup=False), before=self._tail)
-        self._tail.update(self._splitter.tail.strip("\n"))
+        self._tail.show(self._splitter.tail.strip("\n"), self._text.content_size.width or self.app.size.width)
