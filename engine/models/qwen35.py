@@ -27,7 +27,7 @@ ARCHITECTURE = "qwen35"
 
 _EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
 _HEAD: tuple[Use, ...] = ("matvec", "norm_matvec", "head", "norm_head")
-_PROJECTION: tuple[Use, ...] = ("matvec", "norm_matvec", "matmul")
+_PROJECTION: tuple[Use, ...] = ("matvec", "matmul")
 _STACKED: tuple[Use, ...] = ("matvec", "norm_matvec")
 _RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
@@ -127,7 +127,9 @@ def _attention_tensors(g: Geometry, b: str) -> list[TensorSpec]:
         replace(_projection(g, b, "attn_q", g.q_size, "qkv"), rows=query_rows),
         _projection(g, b, "attn_k", g.kv_size, "qkv"),
         _projection(g, b, "attn_v", g.kv_size, "qkv"),
-        TensorSpec(_gate(b), (g.q_size, g.hidden), _PROJECTION, source=b + "attn_q.weight", rows=gate_rows),
+        replace(
+            _projection(g, b, "attn_q", g.q_size, "gate"), name=_gate(b), source=b + "attn_q.weight", rows=gate_rows
+        ),
         TensorSpec(b + "attn_q_norm.weight", (size,)),
         TensorSpec(b + "attn_k_norm.weight", (size,)),
         TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), _RESIDUAL),

@@ -9,7 +9,7 @@ from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node, Stack
 from engine.vulkan.memory import Slice
 
-PASSES = ("qkv", "rope_store", "residual", "gate_up", "attention", "bias", "norm", "qkv_rope", "argmax")
+PASSES = ("qkv", "rope_store", "residual", "gate_up", "attention", "bias", "norm", "qkv_rope", "argmax", "delta")
 ROW_KERNEL_PASSES = PASSES[:6]  # of these there are kernels for software devices too
 PREFILL_PASSES = ("rope_store", "residual", "bias")  # a chunk reads its weights once either way
 
@@ -35,14 +35,17 @@ def fuse(
     gate_up     gate and up projections and SwiGLU (or the same with GELU): one dispatch
     attention   the token ranges of decode attention and their merge: one dispatch
     bias        a projection and its bias: the addition at the projection's end
-    norm        an RMS norm whose result one op reads: at that op's beginning, in each workgroup anew
+    norm        an RMS norm that only projections read: at their beginning, in each workgroup anew
     qkv_rope    adjacent Q, K and V projections, RoPE (if there is) and the KV write: one dispatch; where these have
                 biases, it needs that pass too
     argmax      the LM head and the first step of sampling: one dispatch
+    delta       of Gated DeltaNet layers the convolution, the delta rule and the gated norm: one dispatch
 
-    One walk over the list: each pass looks at the run that starts at a node.
+    One walk over the list: each pass looks at the run that starts at a node. The norms come last.
     """
-    qkv, rope_store, residual, gate_up, attention, bias, norm, qkv_rope, argmax = (name in passes for name in PASSES)
+    qkv, rope_store, residual, gate_up, attention, bias, norm, qkv_rope, argmax, delta = (
+        name in passes for name in PASSES
+    )
     out: list[Node] = []
     index, count = 0, len(nodes)
     while index < count:
@@ -94,25 +97,53 @@ def fuse(
             if following.kind == "add" and following.args[1] is node.args[2]:
                 node = Node("norm_add", node.name, (*node.args[:2], following.args[0]))
                 taken = 2
+        elif kind == "conv" and delta:
+            node = _delta_step(*nodes[index : index + 3])
+            taken = 3
         elif kind == "attend" and attention:
             node = Node("attend_merged", node.name, node.args)
         elif kind == "head" and argmax and not node.args[0].parts:
             node = Node("head_keys", node.name, node.args)
         index += taken
-        if norm and node.kind in _TAKE_NORM and out and out[-1].kind == "norm":
-            x, weight, normed = out[-1].args
-            after = index  # who reads a norm stands together, but for biases
-            while after < count and nodes[after].kind == "bias":
-                after += 1
-            read_again = after < count and any(item is normed for item in nodes[after].args)
-            if any(item is normed for item in node.args) and not read_again:
-                out.pop()
-                args = tuple(x if item is normed else item for item in node.args)
-                node = Node(node.kind, node.name, (*args, Norm(weight, eps)))
         out.append(node)
         if left is not None:
             out.append(left)
+    return _fold_norms(out, eps) if norm else out
+
+
+def _fold_norms(nodes: list[Node], eps: float) -> list[Node]:
+    out: list[Node] = []
+    index, count = 0, len(nodes)
+    while index < count:
+        node = nodes[index]
+        index += 1
+        if node.kind != "norm":
+            out.append(node)
+            continue
+        x, weight, normed = node.args
+        end = index  # who reads a norm stands together, but for biases
+        while end < count and (nodes[end].kind == "bias" or normed in nodes[end].args):
+            end += 1
+        run = nodes[index:end]
+        readers = [item for item in run if item.kind != "bias"]
+        if not readers or any(item.kind not in _TAKE_NORM for item in readers):
+            out.append(node)
+            continue
+        more = Norm(weight, eps)
+        for item in run:
+            if item.kind != "bias":
+                args = tuple(x if each is normed else each for each in item.args)
+                item = Node(item.kind, item.name, (*args, more))
+            out.append(item)
+        index = end
     return out
+
+
+def _delta_step(conv: Node, delta: Node, norm: Node) -> Node:
+    x, conv_weight, state, _ = conv.args
+    _, _, alpha, beta, bias, a, _, _ = delta.args
+    _, z, weight, y = norm.args
+    return Node("delta_step", delta.name, (x, conv_weight, alpha, beta, bias, a, z, weight, state, y))
 
 
 class _Run(NamedTuple):

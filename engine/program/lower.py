@@ -116,9 +116,8 @@ class Lowering:
             kind: kernels.get(choice.name, choice.defines)
             for kind, choice in small_kernels(kernels, geometry, prefill).items()
         }
-        self.passes = (
-            ROW_KERNEL_PASSES if kernels.device.row_kernels else PASSES
-        )  # whose nodes this device has kernels for
+        offered = ROW_KERNEL_PASSES if kernels.device.row_kernels else PASSES
+        self.passes = tuple(name for name in offered if name != "delta" or geometry.delta)  # there are kernels for
         self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
         self._heads_a_group = int(self._small["attend"].defines.get("HEADS", 1))
         self._rope_defines = rope_defines(geometry)
