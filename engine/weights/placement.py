@@ -74,7 +74,7 @@ class Placement:
                 uses += [(use, kind, rows, group[0].shape[1]) for use in (*group[0].uses, *group[0].stacked)]
             elif matrices and group[0].stack:  # others of its stack have another type: a norm joins it by itself
                 alone = [use for use in group[0].stacked if use.startswith("norm_matvec")]
-                uses += [(use, kind, *group[0].shape[:2]) for use in alone]
+                uses += [(use, kind, group[0].shape[0], group[0].shape[1]) for use in alone]
         return uses
 
     def _stackable(self, tensors: Mapping[str, TensorInfo], group: list[TensorSpec], spec: TensorSpec) -> bool:
