@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from gguf.constants import GGMLQuantizationType as _T
 
-from engine.weights.formats import CODEBOOKS
+from engine.weights.formats import CODEBOOKS, FLOATS
 
 _MOST_LANES = 128
 _INVOCATIONS_A_GROUP = 512
 _MOST_TEAMS = 8  # a workgroup
 _INVOCATIONS_WANTED = 132 * 512  # what an H200 holds of these kernels at once
 MOST_PARTS = 4096  # teams of the LM head
-_ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2}  # of all tensors; what registers hold
+_ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2, _T.Q6_K: 4}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
@@ -42,7 +42,7 @@ def division(
     teams = max(1, min(_INVOCATIONS_A_GROUP, _MOST_TEAMS * team, most_invocations) // team)
     most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
     at_once = max(most, least)
-    while at_once > least and rows < at_once * most_groups * teams:
+    while at_once > least and rows < at_once * most_groups * teams * 7 // 8:
         at_once //= 2
     tiles = -(-rows // at_once)
     turns = -(-tiles // (most_groups * teams))
@@ -51,7 +51,7 @@ def division(
 
 def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> int:
     """Blocks of 32 columns of x in a workgroup's ``shared_bytes`` of shared memory at once: all, or whole chunks."""
-    block_bytes = 144 if kind in _ROWS_AT_ONCE else 112  # PITCH of block_x.glsl
+    block_bytes = 144 if kind in FLOATS else 112  # PITCH of block_x.glsl
     blocks = -(-cols // 32)
     others = _OTHER_SHARED_BYTES + (_CODEBOOK_SHARED_BYTES if kind in CODEBOOKS else 0)
     most = (shared_bytes - others - 4 * blocks) // block_bytes

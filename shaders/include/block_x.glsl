@@ -161,20 +161,20 @@ ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, 
 
 #if (COLS + 31) / 32 <= STAGE_BLOCKS
 // all of x at once, its loads in flight together
+#define LOAD_X \
+    vec4 v[STAGE_TURNS]; \
+    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex); \
+    LOAD_NORM_EARLY
 #define PREPARE_X \
-    { \
-        vec4 v[STAGE_TURNS]; \
-        [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex); \
-        LOAD_NORM_EARLY \
-        NORM_X \
-        [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) { \
-            const uint item = k * GROUP + gl_LocalInvocationIndex; \
-            STAGE_GUARD(item) stage_quad(item, v[k]); \
-        } \
-        barrier(); \
-    }
+    NORM_X \
+    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) { \
+        const uint item = k * GROUP + gl_LocalInvocationIndex; \
+        STAGE_GUARD(item) stage_quad(item, v[k]); \
+    } \
+    barrier();
 #define STAGE_X(stage)
 #else
+#define LOAD_X
 #define PREPARE_X { NORM_OF_STAGES }
 #define STAGE_X(stage) \
     barrier(); \

@@ -104,10 +104,8 @@ float row_total(uint i) {
 #define ADDED(name) has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name
 #define LANE_HAS_BLOCK(chunk) const bool has_block = (chunk) * LANES + TEAM_LANE < BLOCKS;
 #endif
-// a row's next block is on its way as soon as this one is used up
-#define ADD_AND_LOAD_ROW(name, i) \
-    sum_##name = ADDED(name); \
-    if (more) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
+#define ADD_ROW(name, i) sum_##name = ADDED(name);
+#define LOAD_NEXT(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
 
 #ifdef CODEBOOK
 #define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
@@ -120,6 +118,7 @@ float row_total(uint i) {
     DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
     uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u), filled = 0u, first_group = gl_WorkGroupID.x; \
+    LOAD_X \
     EACH_SUM(LOAD_ROW) \
     PREPARE_CODES \
     PREPARE_X
@@ -151,7 +150,8 @@ float row_total(uint i) {
         const bool more = (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
         const uint next_block = block; \
         loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
-        EACH_SUM(ADD_AND_LOAD_ROW) \
+        EACH_SUM(ADD_ROW) \
+        if (more) { EACH_SUM(LOAD_NEXT) } \
         FINISH_TILE
 #else
 #define BEGIN_TILES \
@@ -167,7 +167,8 @@ float row_total(uint i) {
             const bool more = !last_chunk || (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
             loaded = FIRST_TILE(last_chunk ? group + gl_NumWorkGroups.x : group); \
-            EACH_SUM(ADD_AND_LOAD_ROW) \
+            EACH_SUM(ADD_ROW) \
+            if (more) { EACH_SUM(LOAD_NEXT) } \
             block = next_block; \
         } \
         FINISH_TILE
