@@ -13,20 +13,21 @@ from tests.engine import llama_reference
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
 
 TOLERANCE = 2e-3  # of the largest logit, as in test_engine.py
+FLOAT16_CACHE = 0.02  # what float16 keys and values alone cost the most sensitive of these models
 GREEDY = Sampling(temperature=0.0)
 
 
-@pytest.mark.parametrize("name", ["llama", "llama3"])
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in MODELS.glob("*/config.json")))
 def test_prefill_gives_transformers_logits(name: str) -> None:
     ids, expected = reference(MODELS / name)
     with Engine.open(MODELS / name) as engine:
         assert engine.model.name == name
-        assert engine.model.quantisation == "BF16"
+        assert engine.model.quantisation == ("F16" if name == "qwen2" else "BF16")
         session = engine.session()
         for count in (1, 17, len(ids)):
             logits = session.prefill(ids[:count])
             error = np.abs(logits - expected[count - 1]).max()
-            assert error < TOLERANCE * np.abs(expected[count - 1]).max()
+            assert error < FLOAT16_CACHE * np.abs(expected[count - 1]).max()
 
 
 def test_quantised_on_the_way_it_is_the_quantised_file(tmp_path: Path) -> None:
