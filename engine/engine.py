@@ -255,8 +255,8 @@ class Engine:
     def measure_bubbles(self, position: int | None = None) -> BubbleReport:
         """Measure the bubbles of a greedy token under the current settings, between replies.
 
-        ``position`` is where it would be fed; None: where the newest session stands. It runs 70 to 270 times, for some
-        two seconds, on a scratch state, which changes nothing of any session.
+        ``position`` is where it would be fed; None: where the newest session stands. It runs 80 to 300 times, for up to
+        three seconds, on a scratch state, which changes nothing of any session.
         """
         return self._open_runtime().measure_bubbles(self._fed_at(position), self._settings(), _GREEDY)
 

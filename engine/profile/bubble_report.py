@@ -21,11 +21,12 @@ class BubbleReport:
     dispatches: int
     barrier_count: int
     clean_gpu_us: float
-    doubled_gpu_us: float  # the clean program, every workgroup twice
+    filled_gpu_us: float  # the clean program, with a workgroup for each processor of a software device at least
+    repeated_gpu_us: float  # the same, every workgroup once more
     unordered_gpu_us: float  # the clean program without its barriers
     null_gpu_us: float  # the null twin: all dispatches and barriers, kernels that return at once
-    null_chain_gpu_us: float  # of the null twin one workgroup for each barrier
-    empty_gpu_us: float  # one workgroup of it
+    empty_chain_gpu_us: float  # one empty kernel, and another behind each of as many barriers
+    empty_gpu_us: float  # one empty kernel
     lower_us: float  # at least this long are the bubbles: each barrier drains the GPU and starts it again
     upper_us: float  # at most this long: what of the clean program is not the least that its kernels take
     lower_error_us: float  # half the 95% interval of the median, as for the two below
@@ -37,7 +38,7 @@ class BubbleReport:
     bubbles_error_us: float | None = None
     edges_us: float | None = None  # between the two timestamps, before the first kernel and after the last
     pieces_us: dict[str, float] | None = None
-    stamps_us: float | None = None  # what the stamps take of these: a program that stamps twice, less the stamped one
+    stamps_us: float | None = None  # what the stamps take of these, from programs with every other dispatch stamped
     stamps_error_us: float | None = None
     unexplained_us: float | None = None  # clean GPU time - (kernels + bubbles + edges - stamps) of the runs beside it
     unexplained_error_us: float | None = None

@@ -29,11 +29,8 @@ class Stamps:
         self.memory = memory
         self._slots: Slice | None = None
 
-    def twin(self, ops: Sequence[Op], kernels: Kernels, twice: bool = False) -> StampedProgram:
-        """The ops with their kernels' twins in place, or the twins that stamp twice, which tell what stamps cost.
-
-        Their slots serve one program at a time.
-        """
+    def twin(self, ops: Sequence[Op], kernels: Kernels) -> StampedProgram:
+        """The ops with their kernels' twins in place. Their slots serve one program at a time."""
         counts = np.array([op.groups[0] * op.groups[1] for op in ops])
         size = int(counts.sum()) * _SLOT_BYTES
         if self._slots is None or self._slots.size < size:
@@ -43,7 +40,7 @@ class Stamps:
         twins = []
         for op, start in zip(ops, starts, strict=True):
             push = _pack(slots.address + int(start) * _SLOT_BYTES) + op.push
-            twins.append(op.with_kernel(kernels.twin(op.kernel, twice), push))
+            twins.append(op.with_kernel(kernels.twin(op.kernel), push))
         return StampedProgram(twins, slots, starts)
 
 

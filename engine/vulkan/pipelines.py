@@ -83,10 +83,9 @@ class Kernels:
             self._kernels[key] = kernel
         return kernel
 
-    def twin(self, kernel: Kernel, twice: bool = False) -> Kernel:
-        """The stamped twin of a kernel: the same code, which also notes when it ran. ``twice``: and again, in vain."""
-        defines = {**kernel.defines, "STAMP_TWICE": 1} if twice else kernel.defines
-        return self.get(kernel.name, defines, stamped=True)
+    def twin(self, kernel: Kernel) -> Kernel:
+        """The stamped twin of a kernel: the same code, which also notes when it ran."""
+        return self.get(kernel.name, kernel.defines, stamped=True)
 
     def null_twin(self, kernel: Kernel) -> Kernel:
         """The null twin of a kernel: the same code, which returns at once when its stamp address is 0."""

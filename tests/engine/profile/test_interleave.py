@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from engine.profile import interleave
 from engine.profile.interleave import Rounds, interleaved, median_error
+
+GPU, CPU = (SimpleNamespace(device=SimpleNamespace(is_cpu=is_cpu)) for is_cpu in (False, True))
 
 
 @pytest.fixture
@@ -14,7 +18,7 @@ def runs(monkeypatch):
     ran: list[str] = []
 
     def run_us(commands, before):
-        assert before == "before"
+        assert before in (GPU, CPU)
         ran.append(commands)
         return float(len(ran))
 
@@ -23,14 +27,14 @@ def runs(monkeypatch):
 
 
 def test_variants_take_turns_forwards_and_backwards(runs):
-    times = interleaved({"a": "A", "b": "B"}, "before", Rounds(2, 2, 0.0))
+    times = interleaved({"a": "A", "b": "B"}, CPU, Rounds(2, 2, 0.0, 0.01))
     assert "".join(runs) == "BA" + "ABBA" * 2  # the first of each is a warm-up
     assert times == {"a": [3.0, 6.0, 7.0, 10.0], "b": [4.0, 5.0, 8.0, 9.0]}
 
 
 def test_the_first_variant_raises_the_clocks_and_counts_for_nothing(runs):
     seen = []
-    times = interleaved({"a": "A", "b": "B"}, "before", Rounds(1, 1, 0.0, 0.01), lambda name, us: seen.append(name))
+    times = interleaved({"a": "A", "b": "B"}, GPU, Rounds(1, 1, 0.0, 0.01), lambda name, us: seen.append(name))
     assert "".join(runs).lstrip("A") == "BA" + "ABBA" and len(runs) > 6
     assert seen == ["b", "a", "a", "b", "b", "a"]
     assert [len(values) for values in times.values()] == [2, 2]
