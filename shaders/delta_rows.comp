@@ -1,5 +1,6 @@
 #version 460
-// The delta rule over a chunk's tokens on software devices: an invocation has a column of a head's state, by itself.
+// The delta rule over a chunk's tokens on software devices: an invocation has a column of a head's state, by itself, in
+// registers: all is unrolled, since an array indexed by a variable is read lane by lane.
 // Lanes are neighbouring columns, so the state lies by key dimension, then by value dimension.
 #include "binding.glsl"
 #include "state.glsl"
@@ -38,29 +39,29 @@ PUSH_END
 void kernel() {
     if (state.data[STATE_DONE] != 0u) return;
     const uint position = state.data[STATE_POSITION];
-    const uint i = gl_GlobalInvocationID.x, head = i / HEAD_DIM, key_head = head % key_heads;
-    if (head >= value_heads) return;
-    const uint first = head * HEAD_DIM * HEAD_DIM + i % HEAD_DIM;
+    // from the workgroup's number, so that what is the same in all lanes is loaded once
+    const uint head = gl_WorkGroupID.x / (HEAD_DIM / SUBGROUP_SIZE), key_head = head % key_heads;
+    const uint i = gl_GlobalInvocationID.x, first = head * HEAD_DIM * HEAD_DIM + i - head * HEAD_DIM;
+    float column[HEAD_DIM];
+    [[unroll]] for (uint d = 0; d < HEAD_DIM; ++d) column[d] = position == 0 ? 0.0 : delta.data[first + d * HEAD_DIM];
     for (uint token = 0; token < tokens; ++token) {
         const uint row = token * channels(), scalars = token * value_heads + head;
         const uint query = row + key_head * HEAD_DIM, key = query + key_heads * HEAD_DIM;
         const float kept = decay(a.data[head], alpha.data[scalars], bias.data[head]);
-        const bool fresh = position + token == 0;
         float sum = 0.0;
-        if (!fresh) {
-            for (uint d = 0; d < HEAD_DIM; ++d) sum = fma(delta.data[first + d * HEAD_DIM] * kept, y.data[key + d], sum);
+        [[unroll]] for (uint d = 0; d < HEAD_DIM; ++d) {
+            column[d] *= kept;
+            sum = fma(column[d], y.data[key + d], sum);
         }
         const float change = sigmoid(beta.data[scalars]) * (y.data[row + 2 * key_heads * HEAD_DIM + i] - sum);
         float o = 0.0;
-        for (uint d = 0; d < HEAD_DIM; ++d) {
-            const uint place = first + d * HEAD_DIM;
-            const float before = fresh ? 0.0 : delta.data[place] * kept;
-            const float value = fma(y.data[key + d], change, before);
-            delta.data[place] = value;
-            o = fma(value, y.data[query + d], o);
+        [[unroll]] for (uint d = 0; d < HEAD_DIM; ++d) {
+            column[d] = fma(y.data[key + d], change, column[d]);
+            o = fma(column[d], y.data[query + d], o);
         }
         result.data[token * value_heads * HEAD_DIM + i] = o;
     }
+    [[unroll]] for (uint d = 0; d < HEAD_DIM; ++d) delta.data[first + d * HEAD_DIM] = column[d];
     store_inputs(position, tokens, i, value_heads * HEAD_DIM);
 }
 
