@@ -62,6 +62,12 @@ def test_sampling_options_replace_the_models_own(zincchat: Zincchat) -> None:
     assert (RecordingApp.options.system, RecordingApp.options.seed) == ("Be brief.", 9)
 
 
+@pytest.mark.parametrize(("option", "thinking"), [(["--think"], True), (["--no-think"], False), ([], None)])
+def test_thinking_is_the_apps_to_switch(zincchat: Zincchat, option: list[str], thinking: bool | None) -> None:
+    assert zincchat(*option).code == 0
+    assert RecordingApp.options.thinking is thinking
+
+
 def test_without_a_seed_the_app_draws_one(zincchat: Zincchat, data_folder: Path) -> None:
     assert zincchat().code == 0
     assert RecordingApp.options.seed is None

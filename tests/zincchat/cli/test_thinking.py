@@ -55,6 +55,16 @@ def test_json_has_the_thoughts_in_their_own_field(zincchat: Zincchat) -> None:
     assert len(report["tokens"]) == len(report["ids"]) == 9
 
 
+@pytest.mark.usefixtures("thinks")
+def test_a_trace_keeps_them_apart(zincchat: Zincchat, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    outcome = zincchat("trace", str(path), "Hi", "--think")
+    assert (outcome.code, outcome.out) == (0, f"{TEXT}\n")
+    other = json.loads(path.read_text())["otherData"]
+    assert (other["text"], other["thoughts"]) == (TEXT, "so \x1bit goes")
+    assert FakeEngine.last.thinking == [True]
+
+
 def test_json_of_a_reply_without_thoughts(zincchat: Zincchat) -> None:
     report = zincchat("run", "Hi", "--json").json
     assert (report["text"], report["thoughts"], report["settings"]["thinking"]) == (TEXT, None, None)
