@@ -19,7 +19,6 @@ from engine.decode.state import STEP_BYTES
 from engine.dry_run.report import RECORDED_MODES, DryRun, KernelStatistics, RecordedProgram
 from engine.dry_run.shapes import SHAPES
 from engine.errors import EngineError
-from engine.models import llama
 from engine.prefill import chunk_tokens
 from engine.profile.traffic import bytes_by_tensor
 from engine.program.activations import ActivationBuffers, Activations
@@ -61,7 +60,8 @@ def compile_and_record(
     if shape not in SHAPES:
         raise EngineError(f"unknown shape {shape!r}; there is {', '.join(SHAPES)}")
     geometry, tensors = SHAPES[shape].geometry_and_tensors(shape)
-    specs = llama.tensors(geometry, tensors)
+    model = SHAPES[shape].model
+    specs = model.tensors(geometry, tensors)
     with ExitStack() as cleanup:
         instance = Instance()
         cleanup.callback(instance.close)
@@ -84,12 +84,12 @@ def compile_and_record(
         weights = allocate_weights(tensors, specs, memory, layout(kernels))
         tokens = chunk_tokens(vulkan.row_kernels)
         buffers = allocate_buffers(
-            memory, geometry, context, llama.rope_frequencies(geometry, SHAPES[shape].metadata(), {}), tokens
+            memory, geometry, context, model.rope_frequencies(geometry, SHAPES[shape].metadata(), {}), tokens
         )
         single = Activations(ActivationBuffers(memory, geometry, tokens), 1)
         sampling = sampler(memory, kernels, geometry.vocab, single, buffers)
         lowering = Lowering(kernels, geometry, buffers, context)
-        builder = decode_builder(llama, weights, single, lowering, sampling)
+        builder = decode_builder(model, weights, single, lowering, sampling)
         slot = Slot(memory.allocate(STEP_BYTES), memory.allocate(16))
         bucket = builder.bucket(0)
         commands = CommandBuffer(vulkan)

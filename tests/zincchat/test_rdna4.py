@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
     reason="the driver of the faked RDNA4 card is not here: `python -m zincchat.setup --rdna4` brings it",
 )
 
-SHAPES = ("smollm2-135m-q4_1", "llama-8b-q4_k", "llama-8b-mixed")
+SHAPES = ("smollm2-135m-q4_1", "llama-8b-q4_k", "qwen3.5-9b-q4_k", "llama-8b-mixed")
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
