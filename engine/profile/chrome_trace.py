@@ -1,10 +1,14 @@
 """Tokens as a trace in Chrome's JSON format, which Perfetto and chrome://tracing open.
 
 The format: "Trace Event Format", by the Chromium project. Times are microseconds from the first event.
+
+Perfetto drops a slice that begins before the one ahead of it on its track has ended, be it by a nanosecond; so times
+are written such that every reader gets the same nanoseconds (``microseconds``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -42,6 +46,16 @@ def chrome_trace(tokens: Sequence[Token], metadata: Mapping[str, Any]) -> dict[s
     }
     events = [*_names(calibrated, builder.kernel_tracks, metadata), *sorted(builder.events, key=_order)]
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {**metadata, **axis}}
+
+
+def microseconds(ns: int) -> float:
+    """Whole nanoseconds as the format's microseconds, which times 1,000 give the same number, rounded or cut off.
+
+    Perfetto's importer cut off what the product has behind the point until 2025 (CoerceToTs, json_utils.cc), and 1.001
+    times 1,000 is 1000.9999999999999.
+    """
+    value = ns / 1e3
+    return math.nextafter(value, math.inf) if int(value * 1e3) < ns else value
 
 
 def _order(event: Event) -> tuple[float, float]:
@@ -137,12 +151,12 @@ class _Builder:
                 self._event("i", _GPU, _KERNELS, "barrier", round(ended_ns), s="t", args=args)
 
     def _slice(self, pid: int, tid: int, name: str, start_ns: int, end_ns: int, args: dict[str, Any]) -> None:
-        self._event("X", pid, tid, name, start_ns, dur=(end_ns - start_ns) / 1e3, args=args)
+        self._event("X", pid, tid, name, start_ns, dur=microseconds(end_ns - start_ns), args=args)
 
     def _counter(self, name: str, at_ns: int, value: float) -> None:
         self._event("C", _CPU, _HOST_THREAD, name, at_ns, args={name: value})
 
     def _event(self, ph: str, pid: int, tid: int, name: str, at_ns: int, **more: Any) -> None:
         self.events.append(
-            {"ph": ph, "pid": pid, "tid": tid, "name": name, "ts": (at_ns - self._start_ns) / 1e3, **more}
+            {"ph": ph, "pid": pid, "tid": tid, "name": name, "ts": microseconds(at_ns - self._start_ns), **more}
         )

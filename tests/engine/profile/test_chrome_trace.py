@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from engine import BARRIERS, MODES, Engine, Sampling, Token, chrome_trace
+from engine.profile.chrome_trace import microseconds
 from tests.made_traces import made_trace
 from tests.zincchat.cli.fake_engine import timing
 
@@ -96,6 +97,47 @@ def test_slices_on_a_track_neither_overlap_nor_run_backwards(trace: dict[str, An
         slices.sort()
         for (start, duration), (following, _) in itertools.pairwise(slices):
             assert start + duration <= following
+
+
+@pytest.mark.parametrize("to_ns", [int, round])
+def test_perfetto_drops_no_slice(trace: dict[str, Any], to_ns: Callable[[float], int]) -> None:
+    """Its importer makes nanoseconds by cutting off (until 2025) or rounding, and keeps a stack of slices a track.
+
+    From slice_tracker.cc: one that begins within an open slice and ends beyond it is dropped. A flow's end goes to the
+    slice around it, its start to the one that is open; instants and counters need what is checked here.
+    """
+    opened: dict[tuple[int, int], list[int]] = defaultdict(
+        list
+    )  # the ends of the slices that are open, outermost first
+    flows: dict[int, int] = defaultdict(int)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "M":
+            assert isinstance(event["args"].get("name", event["args"].get("sort_index")), str | int)
+            continue
+        at_ns, ends = to_ns(event["ts"] * 1000.0), opened[event["pid"], event["tid"]]
+        while ends and ends[-1] <= at_ns:
+            ends.pop()
+        if event["ph"] == "X":
+            assert not ends or at_ns + to_ns(event["dur"] * 1000.0) <= ends[-1]
+            assert to_ns(event["dur"] * 1000.0) >= 0
+            ends.append(at_ns + to_ns(event["dur"] * 1000.0))
+        elif event["ph"] in "sf":
+            assert ends and event["cat"]
+            flows[event["id"]] += 1 if event["ph"] == "s" else 10
+        elif event["ph"] == "C":
+            assert all(isinstance(value, float) for value in event["args"].values())
+        else:
+            assert event["s"] == "t"
+    assert set(flows.values()) == {11}
+
+
+def test_microseconds_give_back_their_nanoseconds() -> None:
+    rng = np.random.default_rng()
+    drawn = [int(value) for value in rng.integers(0, 10**13, 20_000)]  # three hours
+    for ns in (*range(20_000), *drawn):
+        read = json.loads(json.dumps(microseconds(ns)))
+        assert int(read * 1000.0) == round(read * 1000.0) == ns
+    assert int(1001 / 1e3 * 1000.0) != 1001  # the reason
 
 
 def test_the_cpu_submits_before_the_gpu_starts(trace: dict[str, Any]) -> None:
