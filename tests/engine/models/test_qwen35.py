@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,13 @@ def test_each_fusion_pass_changes_no_bit(engine: Engine) -> None:
     assert all(one == ids[()] for one in ids.values())
 
 
+def test_a_folder_of_safetensors() -> None:
+    with np.load(FOLDER / "reference.npz") as reference, Engine.open(FOLDER, context=CONTEXT) as engine:
+        session, ids = engine.session(), reference["ids"].tolist()
+        for count in (1, 4, 40):
+            assert_close(session.prefill(ids[:count]), reference["logits"][count - 1])
+
+
 @pytest.mark.parametrize("row_kernels", [None, False], ids=["software", "gpu-kernels"])
 def test_the_given_reference(row_kernels: bool | None) -> None:
     if not SHARED.is_dir():
@@ -119,6 +127,25 @@ def test_the_given_reference(row_kernels: bool | None) -> None:
         session = engine.session()
         for count in (1, 2, 3, 5, 11, 40):
             assert_close(session.prefill(ids[:count]), expected[count - 1])
+
+
+@pytest.mark.parametrize("row_kernels", [None, False], ids=["software", "gpu-kernels"])
+def test_the_validation_layer_has_nothing_to_say(path: Path, row_kernels: bool | None) -> None:
+    try:
+        opened = Engine.open(
+            path, context=CONTEXT, binding="descriptors", validation=True, row_kernels=row_kernels, mode="pipelined"
+        )
+    except EngineError as error:
+        if "validation layer" not in str(error) or os.environ.get("CI"):
+            raise
+        pytest.skip(f"{error}; 'make setup' brings it with the software driver")
+    with opened as engine:
+        for engine.fusion in (FUSION_PASSES, ()):
+            session = engine.session()
+            session.prefill(random_ids(37))
+            assert len(list(session.generate(GREEDY, 6, ignore_eos=True))) == 6
+            session.prefill(random_ids(37))  # a state put back
+        assert engine.vulkan_messages == []
 
 
 @pytest.mark.parametrize(("key", "value", "problem"), [
