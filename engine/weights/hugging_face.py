@@ -72,8 +72,11 @@ class HuggingFaceFolder:
             raise EngineError(f"{self.name}: it has no tensor {name!r}")
         result = np.empty((count, entry.info.size_bytes // entry.stored.rows), np.uint8)
         step = max(1, _CHUNK_BYTES // entry.stored.row_bytes)
-        for start in range(0, count, step):
-            _convert(self._files, entry, first + start, result[start : start + step])
+        try:
+            for start in range(0, count, step):
+                _convert(self._files, entry, first + start, result[start : start + step])
+        except OverflowError as error:
+            raise EngineError(f"{self.name}: tensor {entry.info.name}: {error}; take another quantisation") from error
         return result.reshape(-1)
 
     def data(self, name: str) -> Bytes:

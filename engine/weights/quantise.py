@@ -16,6 +16,7 @@ _TYPES = {"q8_0": _T.Q8_0, "q5_1": _T.Q5_1, "q5_0": _T.Q5_0, "q4_1": _T.Q4_1, "q
 _ALL = "-all"
 QUANTISATIONS = (*_TYPES, *(name + _ALL for name, kind in _TYPES.items() if kind not in (_T.Q8_0, _T.F16)))
 _OUTSIDE_LAYERS = ("token_embd.weight", "output.weight")
+_STEP = 1 << 17  # elements that the library quantises at once: its temporaries stay in a processor's cache
 _STORED = {"F32": _T.F32, "F16": _T.F16, "BF16": _T.BF16}
 
 
@@ -61,7 +62,16 @@ def to_float32(raw: npt.NDArray[np.uint8], dtype: str) -> npt.NDArray[np.float32
 
 
 def from_float32(values: npt.NDArray[np.float32], kind: GGMLQuantizationType) -> npt.NDArray[np.uint8]:
-    """float32 (rows, elements) as rows of bytes of ``kind``."""
+    """float32 (rows, elements) as rows of bytes of ``kind``. OverflowError where a value is too large for it."""
+    values = np.ascontiguousarray(values)
     if kind is _T.F32:
-        return np.ascontiguousarray(values).view(np.uint8)
-    return np.ascontiguousarray(quants.quantize(np.ascontiguousarray(values), kind)).view(np.uint8)
+        return values.view(np.uint8)
+    # Rows end at a block's end, so the library may see them as one: it takes rows sixteen at a time, and short ones
+    # would cost more of the interpreter than of arithmetic.
+    flat = values.reshape(1, -1)
+    with np.errstate(over="raise"):
+        try:
+            parts = [quants.quantize(flat[:, start : start + _STEP], kind) for start in range(0, flat.size, _STEP)]
+        except FloatingPointError as error:
+            raise OverflowError(f"a value is too large for {kind.name}") from error
+    return np.concatenate([part.view(np.uint8).reshape(-1) for part in parts]).reshape(len(values), -1)

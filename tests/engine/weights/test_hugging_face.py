@@ -135,6 +135,22 @@ def test_a_matrix_whose_rows_fill_no_blocks_stays_as_it_is(tmp_path: Path) -> No
         assert source.data("blk.0.ffn_down.weight").size == 32 * 90 * 2
 
 
+def test_values_too_large_for_a_type_are_an_error_not_infinite(tmp_path: Path) -> None:
+    def enlarge(tensors: Tensors) -> None:
+        item = tensors["model.layers.1.mlp.up_proj.weight"]
+        item["data"] = bytes(item["data"])[:-2] + b"\x80\x49"  # 2**20 in BF16
+
+    folder = copy("llama", tmp_path)
+    change_tensors(folder / "model.safetensors", enlarge)
+    name = "blk.1.ffn_up.weight"
+    message = r"llama: tensor model.layers.1.mlp.up_proj.weight: a value is too large for F16; take another"
+    with open_model(folder, "f16") as source, pytest.raises(EngineError, match=message):
+        source.data(name)
+    with open_model(folder, "q8_0") as source:
+        values = gguf.quants.dequantize(source.data(name).reshape(96, -1), Type.Q8_0)
+        assert values[-1, -1] == pytest.approx(2**20, rel=0.01)
+
+
 def test_the_name_of_a_model_in_the_hubs_cache(tmp_path: Path) -> None:
     snapshots = tmp_path / "models--org--Tiny-Llama-1.1B" / "snapshots"
     snapshots.mkdir(parents=True)
