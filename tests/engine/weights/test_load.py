@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,31 @@ def test_pieces_of_a_matrix_are_the_whole(
     held = (weights.matrices["m"].quants, weights.matrices["m"].scales)
     for plane, expected in zip(held, repack(data, type, rows, cols, layout), strict=True):
         np.testing.assert_array_equal(shared_gpu.read(plane, np.uint8)[: expected.size], expected)
+
+
+class _MadeUp:
+    """A source of one large Q8_0 matrix whose rows are made when they are asked for."""
+
+    def __init__(self, rows: int, cols: int) -> None:
+        self.row_bytes = cols // 32 * 34
+        self.tensors = {"m": TensorInfo("m", (rows, cols), GGMLQuantizationType.Q8_0, 0, rows * self.row_bytes)}
+
+    def rows(self, name: str, first: int, count: int) -> npt.NDArray[np.uint8]:
+        return np.full(count * self.row_bytes, first % 251, np.uint8)
+
+
+def test_the_host_holds_pieces_not_tensors(shared_gpu: Gpu) -> None:
+    rows, cols = 16384, 4096
+    source = _MadeUp(rows, cols)
+    size = source.tensors["m"].size_bytes
+    tracemalloc.start()
+    try:
+        specs = [TensorSpec("m", (rows, cols), ("matvec",))]
+        load(source, specs, shared_gpu.memory, "gpu", lambda done, total: None)  # type: ignore[arg-type]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < size / 2, f"{peak / 1e6:.1f} MB for a tensor of {size / 1e6:.1f}"
 
 
 @pytest.fixture(scope="module")
