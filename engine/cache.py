@@ -34,7 +34,8 @@ class RecurrentState(NamedTuple):
 class Cache:
     """Of all layers: ``attention`` and ``recurrent`` hold one entry each of their kind, in the order of the layers.
 
-    A KV cache can be rewound by feeding an earlier position again; a recurrent state cannot.
+    A KV cache can be rewound by feeding an earlier position again; a recurrent state cannot. ``marked`` is where a
+    prompt chunk leaves its recurrent states after one of its tokens.
     """
 
     def __init__(self, memory: Memory, g: Geometry, context: int) -> None:
@@ -43,8 +44,10 @@ class Cache:
         self.context, self.kv_heads = context, g.kv_heads
         self.attention = [AttentionCache(memory.allocate(size), memory.allocate(size)) for _ in g.windows_tokens]
         self.recurrent: list[RecurrentState] = []
+        self.marked: list[RecurrentState] = []
         if g.delta is not None:
             conv, delta = g.delta.conv_bytes, g.delta.state_bytes
-            self.recurrent = [
-                RecurrentState(memory.allocate(conv), memory.allocate(delta)) for _ in range(g.delta.layers)
-            ]
+            self.recurrent, self.marked = (
+                [RecurrentState(memory.allocate(conv), memory.allocate(delta)) for _ in range(g.delta.layers)]
+                for _ in range(2)
+            )

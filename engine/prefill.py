@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.state import STATE_BYTES, initial_state
+from engine.decode.state import NO_ID, STATE_BYTES, initial_state
 from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.program.activations import ActivationBuffers, Activations
@@ -60,10 +60,13 @@ class Prefill:
         self._recorded: dict[tuple[int, bool], CommandBuffer] = {}  # by (tokens, last), the latest used at the end
         self.end_ns = 0.0  # device time at which the last chunk ended
 
-    def feed(self, ids: Sequence[int], position: int, last: bool) -> None:
-        """Put one chunk's ids into the KV cache from ``position``; ``last`` computes the logits after it too."""
+    def feed(self, ids: Sequence[int], position: int, last: bool, mark: int = NO_ID) -> None:
+        """Put one chunk's ids into the KV cache from ``position``; ``last`` computes the logits after it too.
+
+        ``mark``: the token of the chunk, if any, after which a recurrent state is kept in ``Cache.marked``.
+        """
         self._memory.write(self._buffers.ids, np.asarray(ids, np.uint32))
-        self._memory.write(self._image, np.frombuffer(initial_state(position, 0, ()), np.uint8))
+        self._memory.write(self._image, np.frombuffer(initial_state(position, 0, (), mark), np.uint8))
         commands = self._commands(len(ids), last)
         commands.submit()
         commands.wait()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
-from engine.decode.state import known_stops, pack_step
+from engine.decode.state import NO_ID, known_stops, pack_step
 from engine.decode.step import Mode, Request
 from engine.errors import Cancelled, EngineError
 from engine.profile.records import TokenTiming
@@ -119,12 +119,13 @@ class Session:
             if cancel is not None and cancel.is_set():
                 raise Cancelled
             position = len(self.ids)
-            end = min(position + prefill.chunk_tokens, place if position < place else len(ids))
-            prefill.feed(ids[position:end], position, last=end == len(ids))
+            end = min(position + prefill.chunk_tokens, len(ids))
+            within = position < place <= end
+            prefill.feed(ids[position:end], position, end == len(ids), place - 1 - position if within else NO_ID)
             self.ids += ids[position:end]
             self._prompt_tokens = end
-            if end == place:
-                self._snapshots.keep(end, complete=end == len(ids))
+            if within:
+                self._snapshots.keep(place, complete=place == len(ids))
             if progress is not None:
                 progress(len(self.ids) - kept, len(ids) - kept)
         self.prefill_stats = PrefillStats(len(ids) - kept, kept, perf_counter() - start)

@@ -35,30 +35,35 @@ class SnapshotStore:
 
     def __init__(self, device: Device, memory: Memory, cache: Cache, logits: Slice) -> None:
         self._device, self._memory = device, memory
-        self._parts = [logits, *(item for layer in cache.recurrent for item in layer)]
+        self._state, self._marked = (
+            [logits, *(item for layer in states for item in layer)] for states in (cache.recurrent, cache.marked)
+        )
         self._slots: dict[int, Slice] = {}
-        self.slot_bytes = sum(item.size for item in self._parts)
+        self.slot_bytes = sum(item.size for item in self._state)
 
     @property
     def allocated_bytes(self) -> int:
         """Device memory of the slots in use so far."""
         return len(self._slots) * self.slot_bytes
 
-    def save(self, slot: int) -> None:
-        """Copy the state to a slot, allocated at first use: EngineError where memory is out. Nothing in flight."""
+    def save(self, slot: int, marked: bool) -> None:
+        """Copy the state, or the marked one, to a slot. Nothing in flight.
+
+        A slot is allocated at first use: EngineError where memory is out.
+        """
         if slot not in self._slots:
             self._slots[slot] = self._memory.allocate(self.slot_bytes)
-        self._copy(slot, restore=False)
+        self._copy(slot, self._marked if marked else self._state, restore=False)
 
     def restore(self, slot: int) -> float:
         """Put back what ``save`` copied; returns the device time, ns, at which it was there. Nothing in flight."""
-        return self._copy(slot, restore=True)
+        return self._copy(slot, self._state, restore=True)
 
-    def _copy(self, slot: int, restore: bool) -> float:
+    def _copy(self, slot: int, parts: list[Slice], restore: bool) -> float:
         saved, start = self._slots[slot], 0
         with closing(CommandBuffer(self._device)) as commands:
             commands.begin(ONE_TIME_SUBMIT)
-            for item in self._parts:
+            for item in parts:
                 if restore:
                     commands.copy(saved, item, [(start, 0, item.size)])
                 else:
@@ -108,7 +113,7 @@ class Snapshots:
             return Return(min(common, len(ids) - 1))
         if common == len(held) < len(ids):
             self._forget_beyond(common)
-            if replied and common not in self.tokens_kept and self._save(_REPLY_SLOT):
+            if replied and common not in self.tokens_kept and self._save(_REPLY_SLOT, marked=False):
                 self._reply = _Kept(common, _REPLY_SLOT, False)  # the turn that follows may be edited
             return Return(common)
         usable = [item for item in self._all() if item.tokens <= common]
@@ -118,7 +123,7 @@ class Snapshots:
         return Return(found.tokens, self._store.restore(found.slot) if found.tokens else None)
 
     def place(self, ids: Sequence[int], held_tokens: int) -> int:
-        """After how many of the prompt's tokens to call ``keep`` where ``held_tokens`` need not be fed; 0: never."""
+        """After how many of the prompt's tokens to mark the state, of which ``held_tokens`` are not fed; 0: nowhere."""
         least = len(ids) - _OPENING_TOKENS
         if self._store is None or any(item.tokens == held_tokens >= least for item in self._prompts):
             return 0
@@ -126,14 +131,14 @@ class Snapshots:
         return next(turns, len(ids))
 
     def keep(self, tokens: int, complete: bool) -> None:
-        """Keep the state after ``tokens`` tokens; ``complete``: they are the whole prompt."""
+        """Keep the marked state, after ``tokens`` tokens; ``complete``: they are the whole prompt."""
         slots = {item.slot for item in self._prompts}
         slot = next((number for number in range(PROMPTS) if number not in slots), None)
-        if slot is None or not self._save(slot):
+        if slot is None or not self._save(slot, marked=True):
             if not self._prompts:
                 return
             slot = self._prompts.pop(0).slot
-            self._save(slot)
+            self._save(slot, marked=True)
         self._prompts.append(_Kept(tokens, slot, complete))
 
     def _forget_beyond(self, tokens: int) -> None:
@@ -145,11 +150,11 @@ class Snapshots:
     def _all(self) -> list[_Kept]:
         return self._prompts if self._reply is None else [*self._prompts, self._reply]
 
-    def _save(self, slot: int) -> bool:
+    def _save(self, slot: int, marked: bool) -> bool:
         """False where memory is out: a conversation goes on without, only slower after an edit."""
         assert self._store is not None
         try:
-            self._store.save(slot)
+            self._store.save(slot, marked)
         except EngineError:
             return False
         return True

@@ -14,10 +14,12 @@ BUFFER(2, readonly, Alpha, float, alpha)
 BUFFER(3, readonly, Beta, float, beta)
 BUFFER(4, readonly, Bias, float, bias)
 BUFFER(5, readonly, A, float, a)
-BUFFER(6, writeonly, Ring, float, ring)
+BUFFER(6, READWRITE, Ring, float, ring)
 BUFFER(7, READWRITE, Delta, vec4, delta)
 BUFFER(8, readonly, State, uint, state)
 BUFFER(9, writeonly, Out, float, result)
+BUFFER(10, writeonly, MarkedRing, float, marked_ring)
+BUFFER(11, writeonly, MarkedDelta, vec4, marked_delta)
 PUSH_BEGIN
     ADDRESS(Y, y)
     ADDRESS(X, x)
@@ -29,6 +31,8 @@ PUSH_BEGIN
     ADDRESS(Delta, delta)
     ADDRESS(State, state)
     ADDRESS(Out, result)
+    ADDRESS(MarkedRing, marked_ring)
+    ADDRESS(MarkedDelta, marked_delta)
     uint key_heads;
     uint value_heads;
     uint tokens;
@@ -39,11 +43,12 @@ PUSH_END
 #define QUERY(m) query[m]
 vec4 key[COLUMN_QUADS], query[COLUMN_QUADS];
 #include "delta_column.glsl"
+#define MARKED
 #include "delta_ring.glsl"
 
 void kernel() {
     if (state.data[STATE_DONE] != 0u) return;
-    const uint position = state.data[STATE_POSITION];
+    const uint position = state.data[STATE_POSITION], mark = state.data[STATE_MARK];
     const uint lane = gl_LocalInvocationIndex % COLUMN_LANES;
     const uint head = gl_WorkGroupID.y, key_head = head % key_heads;
     const uint i = head * HEAD_DIM + gl_WorkGroupID.x * COLUMNS + gl_LocalInvocationIndex / COLUMN_LANES;
@@ -73,10 +78,15 @@ void kernel() {
         if (token == 0) continue;
         const float o = column_step(v, decay(factor, alpha_now, offset), sigmoid(beta_now));
         if (lane == 0) result.data[(token - 1) * value_heads * HEAD_DIM + i] = o;
+        if (token - 1 == mark) {
+            [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) marked_delta.data[first + m * COLUMN_LANES] = column[m];
+        }
     }
     [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) delta.data[first + m * COLUMN_LANES] = column[m];
     const uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    store_inputs(position, tokens, group * LANES + gl_LocalInvocationIndex, value_heads * HEAD_DIM * COLUMN_LANES);
+    const uint index = group * LANES + gl_LocalInvocationIndex, count = value_heads * HEAD_DIM * COLUMN_LANES;
+    mark_inputs(position, tokens, mark, index, count);
+    store_inputs(position, tokens, index, count);
 }
 
 #include "main.glsl"

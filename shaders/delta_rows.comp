@@ -14,10 +14,12 @@ BUFFER(2, readonly, Alpha, float, alpha)
 BUFFER(3, readonly, Beta, float, beta)
 BUFFER(4, readonly, Bias, float, bias)
 BUFFER(5, readonly, A, float, a)
-BUFFER(6, writeonly, Ring, float, ring)
+BUFFER(6, READWRITE, Ring, float, ring)
 BUFFER(7, READWRITE, Delta, float, delta)
 BUFFER(8, readonly, State, uint, state)
 BUFFER(9, writeonly, Out, float, result)
+BUFFER(10, writeonly, MarkedRing, float, marked_ring)
+BUFFER(11, writeonly, MarkedDelta, float, marked_delta)
 PUSH_BEGIN
     ADDRESS(Y, y)
     ADDRESS(X, x)
@@ -29,16 +31,19 @@ PUSH_BEGIN
     ADDRESS(Delta, delta)
     ADDRESS(State, state)
     ADDRESS(Out, result)
+    ADDRESS(MarkedRing, marked_ring)
+    ADDRESS(MarkedDelta, marked_delta)
     uint key_heads;
     uint value_heads;
     uint tokens;
 PUSH_END
 
+#define MARKED
 #include "delta_ring.glsl"
 
 void kernel() {
     if (state.data[STATE_DONE] != 0u) return;
-    const uint position = state.data[STATE_POSITION];
+    const uint position = state.data[STATE_POSITION], mark = state.data[STATE_MARK];
     // from the workgroup's number, so that what is the same in all lanes is loaded once
     const uint head = gl_WorkGroupID.x / (HEAD_DIM / SUBGROUP_SIZE), key_head = head % key_heads;
     const uint i = gl_GlobalInvocationID.x, first = head * HEAD_DIM * HEAD_DIM + i - head * HEAD_DIM;
@@ -60,8 +65,12 @@ void kernel() {
             o = fma(column[d], y.data[query + d], o);
         }
         result.data[token * value_heads * HEAD_DIM + i] = o;
+        if (token == mark) {
+            [[unroll]] for (uint d = 0; d < HEAD_DIM; ++d) marked_delta.data[first + d * HEAD_DIM] = column[d];
+        }
     }
     [[unroll]] for (uint d = 0; d < HEAD_DIM; ++d) delta.data[first + d * HEAD_DIM] = column[d];
+    mark_inputs(position, tokens, mark, i, value_heads * HEAD_DIM);
     store_inputs(position, tokens, i, value_heads * HEAD_DIM);
 }
 

@@ -11,6 +11,7 @@ STATE_BYTES = 512
 STATE_POSITION = 0
 STATE_TOKEN = 1
 STATE_DONE = 2
+STATE_MARK = 3
 STATE_HISTORY = 64
 HISTORY_IDS = 64
 NO_ID = 0xFFFFFFFF
@@ -44,15 +45,16 @@ def known_stops(stop_ids: Collection[int]) -> list[int]:
     return sorted(stop_ids)[:MAX_STOPS]
 
 
-def initial_state(position: int, token: int, last_ids: Sequence[int]) -> bytes:
+def initial_state(position: int, token: int, last_ids: Sequence[int], mark: int = NO_ID) -> bytes:
     """The whole State buffer, STATE_BYTES long.
 
     ``position`` tokens are in the KV cache; ``last_ids`` are the newest of them, oldest first, so that the last
-    stands at absolute position ``position - 1`` (only the last 64 matter). ``token`` is fed next.
+    stands at absolute position ``position - 1`` (only the last 64 matter). ``token`` is fed next. ``mark``: the token
+    of a prompt chunk after which a recurrent state is kept beside (engine.cache), if any.
     """
     words = [0] * STATE_HISTORY + [NO_ID] * HISTORY_IDS
     words[STATE_POSITION] = position
-    words[STATE_TOKEN] = token
+    words[STATE_TOKEN], words[STATE_MARK] = token, mark
     recent = last_ids[-HISTORY_IDS:]
     start = position - len(recent)
     for place, token_id in enumerate(recent, start):

@@ -58,12 +58,13 @@ class DeltaLowering:
         g: Geometry,
         state: Slice,
         recurrent: Sequence[RecurrentState],
+        marked: Sequence[RecurrentState],
         tokens: int,
         prefill: bool,
     ) -> None:
         found = delta_kernels(kernels, g, prefill)
         self._kernels = {kind: kernels.get(name, defines) for kind, (name, defines) in found.items()}
-        self._g, self._state, self._recurrent, self._tokens = g, state, recurrent, tokens
+        self._g, self._state, self._recurrent, self._marked, self._tokens = g, state, recurrent, marked, tokens
         lanes = _GROUP_LANES // _column_lanes(kernels)
         rows = kernels.device.row_kernels
         shape = g.delta
@@ -95,7 +96,7 @@ class DeltaLowering:
     def _delta(self, node: Node) -> Op:
         x, y, alpha, beta, bias, a, state, o = node.args
         recurrent = self._recurrent[state]
-        buffers = (y, x, alpha, beta, bias, a, recurrent.conv, recurrent.delta, self._state, o)
+        buffers = (y, x, alpha, beta, bias, a, *recurrent, self._state, o, *self._marked[state])
         scalars = (*self._heads, self._tokens)
         moved = self._state_bytes + y.size + o.size
         return Op(node.name, self._kernels["delta"], buffers, scalars, self._delta_groups, "small", moved)

@@ -146,8 +146,9 @@ class Lowering:
             "embed": self._embed,
             "head": self._head,
         }
-        recurrent = buffers.cache.recurrent
-        self._lowered |= DeltaLowering(kernels, geometry, buffers.state, recurrent, tokens, prefill).lowered
+        cache = buffers.cache
+        states = (buffers.state, cache.recurrent, cache.marked)
+        self._lowered |= DeltaLowering(kernels, geometry, *states, tokens, prefill).lowered
 
     def lower(self, nodes: list[Node]) -> list[Op]:
         """One op a node; two for decode attention (ranges, then their merge), and one for each part of a weight."""

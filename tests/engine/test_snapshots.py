@@ -239,7 +239,7 @@ def test_measuring_leaves_the_state(engine: Engine) -> None:
 
 
 def test_without_memory_for_snapshots_all_is_fed_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(slot: int) -> None:
+    def full(slot: int, marked: bool) -> None:
         raise EngineError("out of device memory")
 
     monkeypatch.setattr(engine._runtime.snapshots, "save", full)

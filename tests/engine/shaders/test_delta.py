@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from engine.cache import RecurrentState
-from engine.decode.state import STATE_BYTES, STATE_DONE, STATE_POSITION
+from engine.decode.state import NO_ID, STATE_BYTES, STATE_DONE, STATE_MARK, STATE_POSITION
 from engine.models.config import DeltaShape, Geometry
 from engine.program.delta import DeltaLowering
 from engine.program.nodes import Node
@@ -67,16 +67,21 @@ class Run:
             layers=1, hidden=32, heads=1, kv_heads=1, head_size=32, rotated=32, rope_halves=True, ffn=32, vocab=32,
             eps=EPS, trained_context=32, windows_tokens=(), attention_scale=1.0, delta=shape,
         )  # fmt: skip
-        self.recurrent = RecurrentState(gpu.poisoned(shape.conv_bytes), gpu.poisoned(shape.state_bytes))
+        self.recurrent, self.marked = (
+            RecurrentState(gpu.poisoned(shape.conv_bytes), gpu.poisoned(shape.state_bytes)) for _ in range(2)
+        )
         self.weights = [gpu.array(array, constant=True) for array in layer.weights]
 
-    def feed(self, start: int, end: int, fused: bool = False, done: bool = False) -> tuple[Floats, Floats, Floats]:
+    def feed(
+        self, start: int, end: int, fused: bool = False, done: bool = False, mark: int = NO_ID
+    ) -> tuple[Floats, Floats, Floats]:
         """Tokens ``start`` to ``end``: what the convolution, the delta rule and the layer give; fused the last only."""
         gpu, shape = self.gpu, self.layer.shape
         words = np.zeros(STATE_BYTES // 4, np.uint32)
-        words[STATE_POSITION], words[STATE_DONE] = start, done
+        words[STATE_POSITION], words[STATE_DONE], words[STATE_MARK] = start, done, mark
         state, tokens = gpu.array(words), end - start
-        lowering = DeltaLowering(gpu.kernels, self.geometry, state, [self.recurrent], tokens, prefill=not fused)
+        states = (state, [self.recurrent], [self.marked])
+        lowering = DeltaLowering(gpu.kernels, self.geometry, *states, tokens, prefill=not fused)
         x, z, alpha, beta = (gpu.array(array[start:end]) for array in self.layer.inputs)
         conv, bias, a, norm = self.weights
         y, o, out = (
@@ -97,13 +102,13 @@ class Run:
         assert (self.gpu.read(source.part(source.size - 64, 64), np.uint8) == POISON).all(), "wrote past the end"
         return found
 
-    def state(self) -> tuple[Floats, Floats]:
+    def state(self, marked: bool = False) -> tuple[Floats, Floats]:
         """The ring (4, channels), and the delta state (value_heads, key dimension, value dimension)."""
-        shape = self.layer.shape
-        delta = self.gpu.read(self.recurrent.delta).reshape(-1, shape.head_size, shape.head_size)
+        shape, held = self.layer.shape, self.marked if marked else self.recurrent
+        delta = self.gpu.read(held.delta).reshape(-1, shape.head_size, shape.head_size)
         if not self.gpu.device.row_kernels:
             delta = delta.swapaxes(1, 2)
-        return self.gpu.read(self.recurrent.conv).reshape(4, -1), delta
+        return self.gpu.read(held.conv).reshape(4, -1), delta
 
 
 def assert_close(found: npt.NDArray[Any], expected: npt.NDArray[np.float64], tolerance: float) -> None:
@@ -170,6 +175,24 @@ def test_the_first_token_reads_no_state(gpu: Gpu) -> None:
     run = Run(gpu, layer)  # poisoned
     expected = run.feed(0, TOKENS)[2]
     np.testing.assert_array_equal(run.feed(0, TOKENS)[2], expected)  # over another conversation's
+
+
+@pytest.mark.parametrize(("start", "token"), [(0, 0), (0, 2), (2, 0), (2, 1), (9, 0), (9, 2), (9, 3), (5, 17)])
+def test_a_marked_token_leaves_what_a_chunk_up_to_it_does(gpu: Gpu, start: int, token: int) -> None:
+    layer = random_layer(2, 4, 64)
+    run, other = Run(gpu, layer), Run(gpu, layer)
+    if start:
+        run.feed(0, start)
+        other.feed(0, start)
+    assert all((gpu.read(item, np.uint8) == POISON).all() for item in run.marked)  # no mark so far
+    whole = run.feed(start, TOKENS, mark=token)
+    other.feed(start, start + token + 1)
+    filled = [row % 4 for row in range(max(0, start + token - 3), start + token + 1)]
+    (ring, delta), (expected_ring, expected_delta) = run.state(marked=True), other.state()
+    np.testing.assert_array_equal(ring[filled], expected_ring[filled])
+    np.testing.assert_array_equal(delta, expected_delta)
+    if not start:
+        np.testing.assert_array_equal(whole[2], Run(gpu, layer).feed(0, TOKENS)[2])  # it changes nothing else
 
 
 @pytest.mark.parametrize("count", [1, 63, 1000])
