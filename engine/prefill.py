@@ -22,7 +22,7 @@ from engine.weights.load import Weights
 
 CPU_CHUNK_TOKENS = 32
 GPU_CHUNK_TOKENS = 256
-_FIRST_CHUNK_TOKENS = 16
+_FIRST_CHUNK_TOKENS = 16  # and the fewest: with less, the matrix kernels take as long a chunk
 # A chunk is one submission: long enough to read the weights seldom, short enough that a cancel is heard in time and
 # that no desktop GPU's watchdog bites.
 _SHORT_S, _LONG_S = 0.1, 0.25
@@ -77,7 +77,7 @@ class Prefill:
         if tokens == self.chunk_tokens and seconds < _SHORT_S:
             self.chunk_tokens = min(2 * tokens, self._most_tokens)
         elif seconds > _LONG_S:
-            self.chunk_tokens = max(1, min(self.chunk_tokens, tokens) // 2)
+            self.chunk_tokens = max(_FIRST_CHUNK_TOKENS, min(self.chunk_tokens, tokens) // 2)
 
     def _commands(self, tokens: int, last: bool) -> CommandBuffer:
         """A chunk's commands: where it stands is in the state, so that full chunks are recorded once."""

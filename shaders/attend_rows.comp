@@ -6,6 +6,7 @@
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x = SUBGROUP_SIZE) in;
 
@@ -69,7 +70,7 @@ void attend(uint head, uint lane, uint position) {
 #endif
     vec4 query[HEAD_DIM / 4];
     vec4 acc[HEAD_DIM / 4];
-    for (uint d = 0; d < HEAD_DIM / 4; ++d) {
+    [[unroll]] for (uint d = 0; d < HEAD_DIM / 4; ++d) {
         query[d] = q.data[row * (HEAD_DIM / 4) + d] * scale;
         acc[d] = vec4(0.0);
     }
@@ -77,7 +78,7 @@ void attend(uint head, uint lane, uint position) {
     uint base = ((head / (heads / kv_heads)) * context + first) * (HEAD_DIM / 8);
     for (uint token = first; token < end; ++token) {
         vec4 dots = vec4(0.0);
-        for (uint d = 0; d < HEAD_DIM / 8; ++d) {
+        [[unroll]] for (uint d = 0; d < HEAD_DIM / 8; ++d) {
             const uvec4 raw = k_cache.data[base + d];
             dots = fma(query[2 * d], vec4(unpackHalf2x16(raw.x), unpackHalf2x16(raw.y)), dots);
             dots = fma(query[2 * d + 1], vec4(unpackHalf2x16(raw.z), unpackHalf2x16(raw.w)), dots);
@@ -87,7 +88,7 @@ void attend(uint head, uint lane, uint position) {
         const float shrink = exp(top - higher), weight = exp(score - higher);
         top = higher;
         total = fma(total, shrink, weight);
-        for (uint d = 0; d < HEAD_DIM / 8; ++d) {
+        [[unroll]] for (uint d = 0; d < HEAD_DIM / 8; ++d) {
             const uvec4 raw = v_cache.data[base + d];
             acc[2 * d] = fma(vec4(weight), vec4(unpackHalf2x16(raw.x), unpackHalf2x16(raw.y)), acc[2 * d] * shrink);
             acc[2 * d + 1] = fma(vec4(weight), vec4(unpackHalf2x16(raw.z), unpackHalf2x16(raw.w)), acc[2 * d + 1] * shrink);
@@ -95,10 +96,10 @@ void attend(uint head, uint lane, uint position) {
         base += HEAD_DIM / 8;
     }
 #ifdef PREFILL
-    for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[row * (HEAD_DIM / 4) + d] = acc[d] / total;
+    [[unroll]] for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[row * (HEAD_DIM / 4) + d] = acc[d] / total;
 #else
     const uint part = lane * heads + head;
-    for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[part * (HEAD_DIM / 4) + d] = acc[d];
+    [[unroll]] for (uint d = 0; d < HEAD_DIM / 4; ++d) result.data[part * (HEAD_DIM / 4) + d] = acc[d];
     sums.data[part] = vec2(top, total);
 #endif
 }
