@@ -3,6 +3,7 @@
 // Decode: the range is SPLIT tokens of the KV cache, those seen being numbered from 0, and its unnormalised result
 // goes to partials. PREFILL: the range is all that one of the chunk's queries sees, and its result is final; lanes are
 // queries, so that they read the same keys. MERGE: the last workgroup of a head to arrive joins the ranges, as attend_merge.comp does.
+#extension GL_EXT_control_flow_attributes : require
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"
@@ -68,6 +69,7 @@ void attend(uint head, uint lane, uint position) {
     const uint first = max(start, seen), end = min(start + SPLIT, position + 1);
     const uint row = head;
 #endif
+    // unrolled, whatever the size: an array indexed by a variable is read and written lane by lane
     vec4 query[HEAD_DIM / 4];
     vec4 acc[HEAD_DIM / 4];
     [[unroll]] for (uint d = 0; d < HEAD_DIM / 4; ++d) {
