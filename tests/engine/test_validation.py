@@ -11,17 +11,22 @@ import pytest
 
 from engine import BARRIERS, FUSION_PASSES, MODES, Engine, EngineError, Sampling
 from engine.program.schedule import Scheduler
+from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 
 
-@pytest.fixture
-def engine(tiny_path):
+def open_validated(path, **options):
+    """The engine on the descriptor build with the validation layer; the test is skipped where there is no layer."""
     try:
-        opened = Engine.open(tiny_path, binding="descriptors", validation=True)
+        return Engine.open(path, binding="descriptors", validation=True, **options)
     except EngineError as error:
         if "validation layer" not in str(error) or os.environ.get("CI"):
             raise
         pytest.skip(f"{error}; 'make setup' brings it with the software driver")
-    with opened:
+
+
+@pytest.fixture
+def engine(tiny_path):
+    with open_validated(tiny_path) as opened:
         yield opened
 
 
@@ -64,3 +69,14 @@ def test_every_missing_barrier_is_seen(engine, monkeypatch, mode):
         engine._runtime._modes.clear()  # or reuse would resubmit what it recorded before
         run(engine)
         assert any("HAZARD" in message for message in engine.vulkan_messages[before:]), removed
+
+
+@pytest.mark.parametrize(("name", "row_kernels"), [("gemma3", None), ("gemma3", False), ("qwen2", False)])
+def test_no_message_from_other_architectures(tmp_path, name, row_kernels):
+    path = hf_to_gguf(MODELS / name, tmp_path / "tiny.gguf")
+    with open_validated(path, context=256, row_kernels=row_kernels) as engine:
+        engine.stamp_every = 0
+        for engine.mode in MODES:
+            for engine.fusion in (FUSION_PASSES, False):
+                run(engine)
+        assert engine.vulkan_messages == []
