@@ -17,6 +17,7 @@ _INVOCATIONS_WANTED = 132 * 512  # what an H200 holds of these kernels at once
 MOST_PARTS = 4096  # teams of the LM head
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2, _T.Q6_K: 4}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
+_ROWS_OF_CHUNKS = 4
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
 _ATTEND_LANES = 256
@@ -36,9 +37,11 @@ def division(
 
     ``most_invocations``: what a workgroup of this device may have.
     """
-    most = min(_ROWS_AT_ONCE.get(kind, _DEFAULT_ROWS), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
-    least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
     team = lanes(cols, subgroup_size)
+    several_chunks = cols > 32 * team  # then a row's next blocks are loaded as the last ones are used up
+    wanted = _ROWS_OF_CHUNKS if several_chunks else _DEFAULT_ROWS
+    most = min(_ROWS_AT_ONCE.get(kind, wanted), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
+    least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
     teams = max(1, min(_INVOCATIONS_A_GROUP, _MOST_TEAMS * team, most_invocations) // team)
     most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
     at_once = max(most, least)

@@ -106,6 +106,7 @@ float row_total(uint i) {
 #endif
 #define ADD_ROW(name, i) sum_##name = ADDED(name);
 #define LOAD_NEXT(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
+#define ADD_AND_LOAD(name, i) ADD_ROW(name, i) if (more) LOAD_NEXT(name, i)
 
 #ifdef CODEBOOK
 #define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
@@ -167,8 +168,7 @@ float row_total(uint i) {
             const bool more = !last_chunk || (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
             loaded = FIRST_TILE(last_chunk ? group + gl_NumWorkGroups.x : group); \
-            EACH_SUM(ADD_ROW) \
-            if (more) { EACH_SUM(LOAD_NEXT) } \
+            EACH_SUM(ADD_AND_LOAD) \
             block = next_block; \
         } \
         FINISH_TILE
