@@ -19,53 +19,65 @@ PUSH_BEGIN
     float eps;
 PUSH_END
 
-#ifndef CPU_DEVICE
-shared float square_sums[BLOCKS];
-
-float quad_square(uint i, uint base) {
-    float sum = 0.0;
-    for (uint c = i; c < min(i + 4u, width); ++c) {
-        const float value = x.data[base + c];
-        sum = fma(value, value, sum);
-    }
-    return sum;
-}
-
-void square_blocks(uint base) {
-    for (uint first = 0u; first < BLOCKS * 8u; first += LANES) {
-        const uint quad = first + gl_LocalInvocationIndex;
-        float sum = quad_square(quad * 4u, base);
-        for (uint m = 1u; m < 8u; m *= 2u) sum += subgroupShuffleXor(sum, m);
-        if (quad % 8u == 0u && quad < BLOCKS * 8u) square_sums[quad / 8u] = sum;
-    }
-    barrier();
-}
+void store(uint i, float value) {
+#ifdef ADD
+    y.data[i] += value;
+#else
+    y.data[i] = value;
 #endif
+}
 
+float normed(float value, float scale, float factor) {
+    precise const float result = value * scale * factor;
+    return result;
+}
+
+#ifdef CPU_DEVICE  // neighbouring lanes on neighbouring elements: one vector load
 void kernel() {
     const uint lane = gl_LocalInvocationIndex;
     const uint base = gl_WorkGroupID.x * width;
     float sum = 0.0;
-#ifdef CPU_DEVICE  // neighbouring lanes on neighbouring elements: one vector load
     for (uint i = lane; i < width; i += LANES) {
         const float value = x.data[base + i];
         sum = fma(value, value, sum);
     }
-    sum = workgroup_sum(sum);
+    const float scale = inversesqrt(fma(workgroup_sum(sum), inverse_width, eps));
+    for (uint i = lane; i < width; i += LANES) store(base + i, normed(x.data[base + i], scale, weight.data[i]));
+}
 #else
-    square_blocks(base);
+#extension GL_EXT_control_flow_attributes : require
+#define TURNS ((BLOCKS * 8u + LANES - 1u) / LANES)
+shared float square_sums[BLOCKS];
+
+// An invocation keeps its quads, so that all loads are in flight at once.
+void kernel() {
+    const uint lane = gl_LocalInvocationIndex;
+    const uint base = gl_WorkGroupID.x * width;
+    vec4 v[TURNS], factors[TURNS];
+    [[unroll]] for (uint k = 0u; k < TURNS; ++k) {
+        [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+            const uint i = (k * LANES + lane) * 4u + c;
+            v[k][c] = i < width ? x.data[base + i] : 0.0;
+            factors[k][c] = i < width ? weight.data[i] : 0.0;
+        }
+    }
+    [[unroll]] for (uint k = 0u; k < TURNS; ++k) {
+        float sum = fma(v[k].w, v[k].w, fma(v[k].z, v[k].z, fma(v[k].y, v[k].y, v[k].x * v[k].x)));
+        [[unroll]] for (uint m = 1u; m < 8u; m *= 2u) sum += subgroupShuffleXor(sum, m);
+        const uint quad = k * LANES + lane;
+        if (quad % 8u == 0u && quad < BLOCKS * 8u) square_sums[quad / 8u] = sum;
+    }
+    barrier();
+    float sum = 0.0;
     for (uint b = lane % SUBGROUP_SIZE; b < BLOCKS; b += SUBGROUP_SIZE) sum += square_sums[b];
-    sum = subgroup_sum(sum);
-#endif
-    const float scale = inversesqrt(fma(sum, inverse_width, eps));
-    for (uint i = lane; i < width; i += LANES) {
-        precise const float normed = x.data[base + i] * scale * weight.data[i];
-#ifdef ADD
-        y.data[base + i] += normed;
-#else
-        y.data[base + i] = normed;
-#endif
+    const float scale = inversesqrt(fma(subgroup_sum(sum), inverse_width, eps));
+    [[unroll]] for (uint k = 0u; k < TURNS; ++k) {
+        [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+            const uint i = (k * LANES + lane) * 4u + c;
+            if (i < width) store(base + i, normed(v[k][c], scale, factors[k][c]));
+        }
     }
 }
+#endif
 
 #include "main.glsl"

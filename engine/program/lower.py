@@ -12,10 +12,11 @@ from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import Bias, Caches, Norm, embed, embed_decode, gate_up, matmul, matvec, qkv
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import attend_lanes, heads_a_group, lanes
+from engine.program.tuning import attend_lanes, heads_a_group
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
+_NORM_LANES = 512
 SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
 _FLOAT_BYTES = 4
 
@@ -46,7 +47,8 @@ def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
     """Defines of norm.comp for vectors of ``width``; ``cpu``: on a software device."""
     if cpu:
         return {"LANES": subgroup_size}
-    return {"LANES": lanes(width, subgroup_size), "BLOCKS": -(-width // 32)}
+    wanted = min(_NORM_LANES, -(-width // 4))  # a lane has four columns at a time
+    return {"LANES": -(-wanted // subgroup_size) * subgroup_size, "BLOCKS": -(-width // 32)}
 
 
 def attend_defines(g: Geometry, subgroup_size: int) -> Defines:

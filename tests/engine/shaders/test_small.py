@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.program.lower import norm_defines
 from tests.engine.gpu import POISON, Gpu
 
 
@@ -14,26 +15,35 @@ def gpu():
         yield device
 
 
-@pytest.mark.parametrize("groups_of_lanes", [1, 4])  # one subgroup, as on software devices; several, as on GPUs
-@pytest.mark.parametrize(("tokens", "width"), [(1, 576), (3, 96), (5, 1031)])
-def test_norm(gpu, groups_of_lanes, tokens, width):
+@pytest.fixture(scope="module")
+def gpu_kernels():
+    with Gpu(row_kernels=False) as device:
+        yield device
+
+
+@pytest.mark.parametrize("kind", ["own", "gpu"])
+@pytest.mark.parametrize(("tokens", "width"), [(1, 576), (3, 96), (5, 1031), (2, 4)])
+def test_norm(gpu, gpu_kernels, kind, tokens, width):
+    device = gpu if kind == "own" else gpu_kernels
     rng = np.random.default_rng()
     x = rng.normal(size=(tokens, width)).astype(np.float32)
     x[0, width // 2] = 1e4  # real models have outliers
     weight = rng.normal(size=width).astype(np.float32)
-    y = gpu.poisoned(x.nbytes)
-    defines = {"LANES": gpu.device.subgroup_size * groups_of_lanes}
-    gpu.dispatch("norm", (gpu.array(x), gpu.array(weight), y), (width, 1 / width, 1e-5), (tokens, 1, 1), defines)
+    y = device.poisoned(x.nbytes)
+    defines = norm_defines(width, device.device.subgroup_size, device.device.row_kernels)
+    device.dispatch(
+        "norm", (device.array(x), device.array(weight), y), (width, 1 / width, 1e-5), (tokens, 1, 1), defines
+    )
     wide = x.astype(np.float64)
     expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5) * weight
-    result = gpu.read(y)
+    result = device.read(y)
     assert np.abs(result.reshape(expected.shape) - expected).max() < 1e-5 * np.abs(expected).max()
 
     before = rng.normal(size=x.shape).astype(np.float32)
-    added = gpu.array(before)
-    buffers = (gpu.array(x), gpu.array(weight), added)
-    gpu.dispatch("norm", buffers, (width, 1 / width, 1e-5), (tokens, 1, 1), {**defines, "ADD": 1})
-    assert np.array_equal(gpu.read(added), before.reshape(-1) + result)  # as norm, then add
+    added = device.array(before)
+    buffers = (device.array(x), device.array(weight), added)
+    device.dispatch("norm", buffers, (width, 1 / width, 1e-5), (tokens, 1, 1), {**defines, "ADD": 1})
+    assert np.array_equal(device.read(added), before.reshape(-1) + result)  # as norm, then add
 
 
 @pytest.mark.parametrize("count", [1, 63, 1000])
