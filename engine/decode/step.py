@@ -137,7 +137,10 @@ def record(
 ) -> Recording:
     """Record a program, or its stamped twin, into ``commands``."""
     stamped = resources.stamps.twin(program.ops, resources.kernels) if twin else None
-    commands.record_all(stamped.ops if stamped else program.ops, program.barriers, flags)
+    if stamped is None:
+        commands.record_all(program.ops, program.barriers, flags)
+    else:
+        commands.record_all(stamped.ops, program.barriers, flags, stamped.read_back)
     return Recording(commands, program, slot, stamped)
 
 

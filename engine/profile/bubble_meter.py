@@ -80,7 +80,8 @@ class BubbleMeter:
             for name, (ops, barriers) in variants.items():
                 commands = recorded[name] = CommandBuffer(self._device)
                 cleanup.callback(commands.close)
-                commands.record_all(ops, barriers)
+                read_back = stamped.read_back if name == "stamped" and stamped is not None else None
+                commands.record_all(ops, barriers, read_back=read_back)
             accounts: list[dict[str, float]] = []
 
             def finished(name: str, elapsed_us: float) -> None:

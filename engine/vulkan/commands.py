@@ -66,6 +66,7 @@ class CommandBuffer:
         )
         self._update_barrier = _barrier(_TRANSFER_WRITE, _SHADER_READ | _SHADER_WRITE)
         self._host_barrier = _barrier(_SHADER_WRITE | _TRANSFER_WRITE, _HOST_READ)
+        self._read_back_barrier = _barrier(_SHADER_WRITE, _TRANSFER_READ)
         self._copied_barrier = _barrier(_TRANSFER_WRITE, _HOST_READ)
         self._push_descriptors = (
             device_function(handle, "vkCmdPushDescriptorSetKHR") if device.binding == "descriptors" else None
@@ -123,16 +124,30 @@ class CommandBuffer:
             push(commands, kernel.layout, 0x20, 0, kernel.push_bytes, from_buffer(op.push))
             dispatch(commands, *op.groups)
 
-    def record_all(self, ops: Sequence[Op], barriers: Sequence[bool], flags: int = 0) -> None:
+    def record_all(
+        self,
+        ops: Sequence[Op],
+        barriers: Sequence[bool],
+        flags: int = 0,
+        read_back: tuple[Slice, Slice] | None = None,
+    ) -> None:
         """Record a whole buffer: ``begin``, the ops, ``end``."""
         self.begin(flags)
         self.record(ops, barriers)
-        self.end()
+        self.end(read_back)
 
-    def end(self) -> None:
-        """Finish recording: a barrier that makes writes visible to the host, then the end timestamp."""
+    def end(self, read_back: tuple[Slice, Slice] | None = None) -> None:
+        """Finish recording: a barrier that makes writes visible to the host, then the end timestamp.
+
+        ``read_back``: a slice and the host-visible one of the same size that it is copied to behind that.
+        """
         self._pipeline_barrier(_COMPUTE_STAGE | _TRANSFER_STAGE, _HOST_STAGE | _BOTTOM, self._host_barrier)
         lib.vkCmdWriteTimestamp(self.handle, _BOTTOM, self._queries, 1)
+        if read_back is not None:
+            source, target = read_back
+            self._pipeline_barrier(_COMPUTE_STAGE, _TRANSFER_STAGE, self._read_back_barrier)
+            self.copy(source, target, [(0, 0, target.size)])
+            self._pipeline_barrier(_TRANSFER_STAGE, _HOST_STAGE, self._copied_barrier)
         if self._tick_slice is not None:
             target = self._tick_slice
             flags = _RESULT_64 | _RESULT_WAIT
