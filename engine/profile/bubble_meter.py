@@ -20,9 +20,6 @@ Two more programs are there to be seen: `null`, the null twin (the program's own
 is time that the token spends while other kernels run, and to be told takes its kernels longer than a kernel's own gap:
 on an H200 even one workgroup for each barrier takes 3% longer than the stamped bubbles. clean - unordered is next to
 nothing on a software device, which runs dispatches one after another with or without barriers, with gaps either way.
-
-What the stamps take is measured on two programs in which every other dispatch is stamped, one with the even and one
-with the odd ones: the sum of what each takes longer than the clean program.
 """
 
 from __future__ import annotations
@@ -70,11 +67,6 @@ class BubbleMeter:
             variants = {"clean": (program.ops, program.barriers)}
             if stamped is not None:
                 variants["stamped"] = (stamped.ops, program.barriers)
-                for half in (0, 1):
-                    ops = [
-                        pair[index % 2 == half] for index, pair in enumerate(zip(program.ops, stamped.ops, strict=True))
-                    ]
-                    variants[f"half_stamped_{half}"] = (ops, program.barriers)
             variants |= self._bounding(program)
             recorded = {}
             for name, (ops, barriers) in variants.items():
@@ -120,12 +112,7 @@ class BubbleMeter:
         if not accounts:
             return report
         counted = accounts[1:]  # the first is the warm-up's
-        terms = [found["kernels"] + found["bubbles"] + found["edges"] for found in counted]
-        columns = (times["clean"], times["half_stamped_0"], times["half_stamped_1"])
-        stamps = [even + odd - 2 * clean for clean, even, odd in zip(*columns, strict=True)]
-        columns = (times["clean"], terms, stamps)
-        unexplained = [clean - (sum_us - stamps_us) for clean, sum_us, stamps_us in zip(*columns, strict=True)]
-        costs = [longer - clean for longer, clean in zip(times["stamped"], times["clean"], strict=True)]
+        stamps = [longer - clean for longer, clean in zip(times["stamped"], times["clean"], strict=True)]
         inside = {name: statistics.median(found[name] for found in counted) for name in counted[0]}
         return replace(
             report,
@@ -137,9 +124,7 @@ class BubbleMeter:
             pieces_us={piece: inside[piece] for piece in PIECES},
             stamps_us=statistics.median(stamps),
             stamps_error_us=median_error(stamps),
-            unexplained_us=statistics.median(unexplained),
-            unexplained_error_us=median_error(unexplained),
-            instrument_cost_fraction=statistics.median(costs) / median["clean"],
+            instrument_cost_fraction=statistics.median(stamps) / median["clean"],
         )
 
     def run_once(self, program: DecodeProgram, before: CommandBuffer) -> None:

@@ -38,11 +38,9 @@ class BubbleReport:
     bubbles_error_us: float | None = None
     edges_us: float | None = None  # between the two timestamps, before the first kernel and after the last
     pieces_us: dict[str, float] | None = None
-    stamps_us: float | None = None  # what the stamps take of these, from programs with every other dispatch stamped
+    stamps_us: float | None = None  # what stamps add: stamped less neighbouring clean GPU time
     stamps_error_us: float | None = None
-    unexplained_us: float | None = None  # clean GPU time - (kernels + bubbles + edges - stamps) of the runs beside it
-    unexplained_error_us: float | None = None
-    instrument_cost_fraction: float | None = None  # stamped over neighbouring clean GPU time, less one
+    instrument_cost_fraction: float | None = None  # ``stamps_us`` over the clean GPU time
 
     @property
     def within_brackets(self) -> bool | None:
@@ -55,18 +53,9 @@ class BubbleReport:
         least = self.lower_us - self.lower_error_us - self.bubbles_error_us
         return least <= self.bubbles_us <= self.upper_us + self.upper_error_us + self.bubbles_error_us
 
-    @property
-    def unexplained_fraction(self) -> float | None:
-        """``unexplained_us`` as a fraction of the clean GPU time; negative where the terms exceed it."""
-        return None if self.unexplained_us is None else self.unexplained_us / self.clean_gpu_us
-
     def to_json(self) -> dict[str, Any]:
         """Fields and properties as a JSON object."""
-        return {
-            **asdict(self),
-            "within_brackets": self.within_brackets,
-            "unexplained_fraction": self.unexplained_fraction,
-        }
+        return {**asdict(self), "within_brackets": self.within_brackets}
 
 
 def unexplained_us(

@@ -22,7 +22,7 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
-_HINT_ROUNDS = Rounds(6, 32, 2.0, warm_up_seconds=0.2)
+_HINT_ROUNDS = Rounds(6, 32, 2.0, warm_up_seconds=0.5, settle=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,16 @@ class Rounds(NamedTuple):
     """``least`` to ``most`` ABBA, which end after ``seconds``.
 
     On a GPU the first variant runs for ``warm_up_seconds`` before them: an H200 that stood idle runs at 345 MHz of
-    1,980, and raises its clocks after 0.2 to 0.3 s of work.
+    1,980, and raises its clocks after 0.2 to 0.3 s of work. And on a GPU, unless ``settle`` is False, each run follows
+    one of its own that counts for nothing, as a token follows tokens like it: a program whose kernels' code has to be
+    fetched again takes 2% longer on an H200.
     """
 
     least: int
     most: int
     seconds: float
     warm_up_seconds: float = 0.0
+    settle: bool = True
 
 
 def interleaved(
@@ -33,18 +36,22 @@ def interleaved(
     """The GPU times, us, of runs of each recorded buffer in the order ABBA; the i-th of each were neighbours in time.
 
     ``before`` is queued ahead of every run, so that each finds the same state; one run of each more, the first, is a
-    warm-up too. ``finished(name, elapsed_us)`` is called after each run but those of ``warm_up_seconds``. Nothing may
-    be in flight.
+    warm-up too. ``finished(name, elapsed_us)`` is called after each that is not only to raise clocks or to settle.
+    Nothing may be in flight.
     """
-    least, most, seconds, warm_up_seconds = rounds
     times: dict[str, list[float]] = {name: [] for name in variants}
     order = list(variants)
+    gpu = not before.device.is_cpu
     started = perf_counter()
-    while not before.device.is_cpu and perf_counter() - started < warm_up_seconds:
+    while gpu and perf_counter() - started < rounds.warm_up_seconds:
         run_us(variants[order[0]], before)
     started, number = perf_counter(), 0
-    while number <= 2 * least or (number <= 2 * most and (number % 2 == 0 or perf_counter() - started < seconds)):
+    while number <= 2 * rounds.least or (
+        number <= 2 * rounds.most and (number % 2 == 0 or perf_counter() - started < rounds.seconds)
+    ):
         for name in order if number % 2 else reversed(order):
+            if gpu and rounds.settle:
+                run_us(variants[name], before)
             elapsed_us = run_us(variants[name], before)
             times[name].append(elapsed_us)
             finished(name, elapsed_us)

@@ -53,8 +53,7 @@ def run_figures(setting: Setting, samples: Samples, base: Samples, instruments: 
         **_record_costs(clean),
         "native_record_us": native_record_us(dispatches or 0),
     }
-    left = unexplained(samples, None if report is None else report.stamps_us)
-    return {**figures, **left, "verdict": _verdict(figures, instruments.floor)}
+    return {**figures, **unexplained(samples, report), "verdict": _verdict(figures, instruments.floor)}
 
 
 def _verdict(figures: dict[str, Any], floor: Floor) -> dict[str, str] | None:

@@ -16,15 +16,16 @@ from engine import median_error
 from zincchat.bench.statistics import median
 
 if TYPE_CHECKING:
-    from engine import TokenTiming
+    from engine import BubbleReport, TokenTiming
     from zincchat.bench.measure import Samples
 
 
-def unexplained(samples: Samples, stamps_us: float | None) -> dict[str, float | None]:
+def unexplained(samples: Samples, report: BubbleReport | None) -> dict[str, float | None]:
     """``unexplained_us``, half its 95% interval, and its part of the median clean period; None without stamped terms.
 
-    ``stamps_us`` is what stamps take of a stamped token's terms; None where that was not measured: it then stays in.
+    ``report`` has what stamps take of a stamped token's terms; where that was not measured, it stays in.
     """
+    stamps_us, stamps_error_us = (report.stamps_us, report.stamps_error_us) if report is not None else (None, None)
     clean = [token for each in samples.clean for token in each.tokens]
     host_us = [
         token.period_us - token.gpu_idle_before_us - token.gpu_total_us
@@ -38,7 +39,7 @@ def unexplained(samples: Samples, stamps_us: float | None) -> dict[str, float | 
     left_us = (median(host_us) or 0.0) + (median(parts_us) or 0.0) + (stamps_us or 0.0)
     return {
         "unexplained_us": left_us,
-        "unexplained_error_us": math.hypot(median_error(host_us), median_error(parts_us)),
+        "unexplained_error_us": math.hypot(median_error(host_us), median_error(parts_us), stamps_error_us or 0.0),
         "unexplained_fraction": left_us / period_us,
     }
 

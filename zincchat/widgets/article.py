@@ -82,9 +82,9 @@ def _bubbles(report: BubbleReport | None) -> list[Line]:
         return [[(title, "dim")], [(f"  between {low} and {high} ms", "")], [("  kernels have no clock here", "dim")]]
     inside = f"{ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}"
     holds = ("  holds", "green") if report.within_brackets else ("  does not hold", "bold red")
-    cost, missing = report.instrument_cost_fraction or 0.0, report.unexplained_us or 0.0
+    cost = report.instrument_cost_fraction or 0.0
     return [
         [(title, "dim")],
         [(f"  {low} ≤ {inside} ≤ {high} ms", ""), holds],
-        [(f"  stamps cost {cost:+.0%}, unexplained {ms(missing)} ms ({report.unexplained_fraction or 0.0:+.0%})", "")],
+        [(f"  stamps add {ms(report.stamps_us or 0.0)}±{ms(report.stamps_error_us or 0.0)} ms ({cost:+.1%})", "")],
     ]

@@ -69,6 +69,7 @@ class FakeBubbles:
     upper_us: float = 900.0
     within_brackets: bool | None = True
     stamps_us: float = 600.0
+    stamps_error_us: float = 100.0
 
     def to_json(self) -> dict[str, Any]:
         return {"lower_us": self.lower_us, "upper_us": self.upper_us}

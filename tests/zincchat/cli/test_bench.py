@@ -202,7 +202,7 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     # period, idle, kernels, bubbles, edges, stamps, unexplained, starved in milliseconds
     assert period[2:] == ["10.000", "0.100", "7.000", "0.500", "3.500", "0.600", "-0.500", "0.087"]
     # GPU total in milliseconds, what stamps add, what is unexplained, bounds, whether the bubbles lie in them
-    assert trust[2:] == ["8.800", "+25.0%", "-5.0%", "±", "0.0%", "0.200-0.900", "yes"]
+    assert trust[2:] == ["8.800", "+25.0%", "-5.0%", "±", "1.0%", "0.200-0.900", "yes"]
     assert "reuse needed: bound by bandwidth: 143% of the bus" in outcome.out
     assert "stamps add more than 10% in 4 of 4 rows" in outcome.out
     # build, record, submit with patch, exposed; us an op and a dispatch; dispatches, barriers, recordings
