@@ -12,7 +12,7 @@ from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import ROUNDS, BubbleMeter
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.choose import choose
-from engine.profile.interleave import Rounds, interleaved, median_error, run_us
+from engine.profile.interleave import Rounds, interleaved, median_error, raise_clocks, run_us
 from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
@@ -22,7 +22,7 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
-_HINT_ROUNDS = Rounds(6, 32, 2.0, warm_up_seconds=0.5, settle=False)
+_HINT_ROUNDS = Rounds(6, 32, 2.0, settle=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ class Instruments:
                     commands = recorded[passes] = cleanup.enter_context(closing(CommandBuffer(self._device)))
                     program = self._builder.build(self._builder.bucket(0), Settings("reuse", passes, "needed"), slot)
                     commands.record_all(program.ops, program.barriers)
+                    if len(recorded) == 1:
+                        raise_clocks(commands, before)
                 return run_us(recorded[passes], before)
 
             return choose(offered, gpu_us)

@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 from engine.vulkan.commands import CommandBuffer
 
+_CLOCKS_SECONDS = 0.5
+
 
 class Rounds(NamedTuple):
     """``least`` to ``most`` ABBA, which end after ``seconds``.
 
-    On a GPU the first variant runs for ``warm_up_seconds`` before them: an H200 that stood idle runs at 345 MHz of
-    1,980, and raises its clocks after 0.2 to 0.3 s of work. And on a GPU, unless ``settle`` is False, each run follows
-    one of its own that counts for nothing, as a token follows tokens like it: a program whose kernels' code has to be
-    fetched again takes 2% longer on an H200.
+    On a GPU, unless ``settle`` is False, each run follows one of its own that counts for nothing, as a token follows
+    tokens like it: a program whose kernels' code has to be fetched again takes 2% longer on an H200.
     """
 
     least: int
     most: int
     seconds: float
-    warm_up_seconds: float = 0.0
+    clocks: bool = True  # raised before: not needed where the GPU is busy anyway
     settle: bool = True
 
 
@@ -42,9 +42,8 @@ def interleaved(
     times: dict[str, list[float]] = {name: [] for name in variants}
     order = list(variants)
     gpu = not before.device.is_cpu
-    started = perf_counter()
-    while gpu and perf_counter() - started < rounds.warm_up_seconds:
-        run_us(variants[order[0]], before)
+    if rounds.clocks:
+        raise_clocks(variants[order[0]], before)
     started, number = perf_counter(), 0
     while number <= 2 * rounds.least or (
         number <= 2 * rounds.most and (number % 2 == 0 or perf_counter() - started < rounds.seconds)
@@ -57,6 +56,16 @@ def interleaved(
             finished(name, elapsed_us)
         number += 1
     return {name: values[1:] for name, values in times.items()}
+
+
+def raise_clocks(commands: CommandBuffer, before: CommandBuffer) -> None:
+    """Keep a GPU busy with runs that count for nothing until its clocks are up.
+
+    An H200 that stood idle runs at 345 MHz of 1,980, and raises them after 0.2 to 0.35 s of work.
+    """
+    started = perf_counter()
+    while not before.device.is_cpu and perf_counter() - started < _CLOCKS_SECONDS:
+        run_us(commands, before)
 
 
 def median_error(values: Sequence[float]) -> float:
