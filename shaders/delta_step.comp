@@ -1,7 +1,7 @@
 #version 460
 // A Gated DeltaNet layer's decode token from its projections to the gated norm, on GPUs, in one dispatch: conv.comp,
-// delta_groups.comp and gated_norm.comp with the same arithmetic. A workgroup has a value head. No other one reads the
-// row of the ring that this token writes.
+// delta_groups.comp and gated_norm.comp with the same arithmetic. A workgroup has a value head. No other one uses the
+// row of the ring that this token writes. There are at least three invocations a dimension of the head.
 #include "binding.glsl"
 #include "state.glsl"
 #include "delta.glsl"
@@ -50,15 +50,9 @@ float query_scale, key_scale;
 #include "delta_column.glsl"
 #include "delta_ring.glsl"
 
-void load_column(uint i, uint position) {
-    [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) {
-        column[m] = vec4(0.0);
-        if (position != 0) column[m] = delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES];
-    }
-}
-
-float input_before(uint tokens, uint channel, uint position) {
-    return position < tokens ? 0.0 : ring.data[ring_row(position - tokens, channels()) + channel];
+// the input of so many tokens before this one, out of the ring's rows
+float input_before(uint tokens, vec4 rows, uint position) {
+    return position < tokens ? 0.0 : rows[(position - tokens) % CONV_TOKENS];
 }
 
 // the sum of squares of a head's elements in shared memory, known to every invocation
@@ -69,21 +63,29 @@ float input_before(uint tokens, uint channel, uint position) {
     squares = subgroup_sum(squares);
 
 void kernel() {
-    if (state.data[STATE_DONE] != 0u) return;
-    const uint position = state.data[STATE_POSITION], t = gl_LocalInvocationIndex;
-    const uint head = gl_WorkGroupID.x, key_head = head % key_heads;
+    const uint t = gl_LocalInvocationIndex, head = gl_WorkGroupID.x, key_head = head % key_heads;
     const uint first = head * HEAD_DIM + t / COLUMN_LANES;
-    load_column(first, position);
+    // All is loaded at once, what depends on the position (the ring's rows) without waiting for that.
+    const uint position = state.data[STATE_POSITION];
+    const bool done = state.data[STATE_DONE] != 0u;
+    [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) column[m] = delta.data[first * HEAD_QUADS + LANE + m * COLUMN_LANES];
+    float z_now = 0.0, norm_weight = 0.0;
+    if (t < HEAD_DIM) {
+        z_now = z.data[head * HEAD_DIM + t];
+        norm_weight = weight.data[t];
+    }
     const float kept = decay(a.data[head], alpha.data[head], bias.data[head]), write = sigmoid(beta.data[head]);
-    for (uint i = t; i < 3 * HEAD_DIM; i += LANES) {
-        const uint part = i / HEAD_DIM;
-        const uint channel = (part == 2 ? 2 * key_heads + head : part * key_heads + key_head) * HEAD_DIM + i % HEAD_DIM;
+    if (t < 3 * HEAD_DIM) {
+        const uint part = t / HEAD_DIM;
+        const uint channel = (part == 2 ? 2 * key_heads + head : part * key_heads + key_head) * HEAD_DIM + t % HEAD_DIM;
+        const vec4 taps = conv_weight.data[channel];
         const float newest = x.data[channel];
+        vec4 rows;
+        [[unroll]] for (uint row = 0; row < CONV_TOKENS; ++row) rows[row] = ring.data[row * channels() + channel];
         const vec4 inputs = vec4(
-            input_before(3, channel, position), input_before(2, channel, position),
-            input_before(1, channel, position), newest);
-        heads[i / 4][i % 4] = conv_silu(conv_weight.data[channel], inputs);
-        if (part == 2 || head < key_heads) ring.data[ring_row(position, channels()) + channel] = newest;
+            input_before(3, rows, position), input_before(2, rows, position), input_before(1, rows, position), newest);
+        heads[t / 4][t % 4] = conv_silu(taps, inputs);
+        if (!done && (part == 2 || head < key_heads)) ring.data[ring_row(position, channels()) + channel] = newest;
     }
     barrier();
     SQUARES(query_squares, heads[i / 4][i % 4])
@@ -91,18 +93,19 @@ void kernel() {
     query_scale = l2_scale(query_squares, true);
     key_scale = l2_scale(key_squares, false);
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
-        const uint i = first + turn * COLUMNS;
-        if (turn > 0) load_column(i, position);
-        const uint in_head = i - head * HEAD_DIM;
+        const uint i = first + turn * COLUMNS, in_head = i - head * HEAD_DIM;
+        [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) {
+            if (turn > 0) column[m] = delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES];
+            if (position == 0) column[m] = vec4(0.0);
+        }
         const float o = column_step(heads[2 * HEAD_QUADS + in_head / 4][in_head % 4], kept, write);
         if (LANE == 0) outputs[in_head] = o;
+        if (done) continue;
         [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES] = column[m];
     }
     barrier();
     SQUARES(squares, outputs[i])
-    for (uint i = t; i < HEAD_DIM; i += LANES) {
-        result.data[head * HEAD_DIM + i] = gated_norm(outputs[i], squares, eps, weight.data[i], z.data[head * HEAD_DIM + i]);
-    }
+    if (t < HEAD_DIM) result.data[head * HEAD_DIM + t] = gated_norm(outputs[t], squares, eps, norm_weight, z_now);
 }
 
 #include "main.glsl"
