@@ -6,6 +6,7 @@
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"
+#include "activation.glsl"
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -20,6 +21,7 @@ BUFFER(4, COHERENT, Out, vec4, result)
 BUFFER(5, COHERENT, Sums, vec2, sums)
 BUFFER(6, writeonly, Merged, vec4, merged)
 BUFFER(7, READWRITE, Arrivals, uint, arrivals)
+BUFFER(8, readonly, Gate, vec4, gate)
 PUSH_BEGIN
     ADDRESS(Q, q)
     ADDRESS(KCache, k_cache)
@@ -29,6 +31,7 @@ PUSH_BEGIN
     ADDRESS(Sums, sums)
     ADDRESS(Merged, merged)
     ADDRESS(Arrivals, arrivals)
+    ADDRESS(Gate, gate)
     uint heads;
     uint kv_heads;
     uint context;
@@ -59,6 +62,16 @@ void unpack8(uvec4 raw, out float v[8]) {
 }
 
 #ifdef MERGE
+// with GATED times the sigmoid of a gate, rounded as sigmoid_mul.comp does
+void write_merged(uint i, vec4 value, float total) {
+    precise vec4 joined = value / total;
+#ifdef GATED
+    const vec4 opening = gate.data[i];
+    joined *= vec4(sigmoid(opening.x), sigmoid(opening.y), sigmoid(opening.z), sigmoid(opening.w));
+#endif
+    merged.data[i] = joined;
+}
+
 #define ITEMS (HEADS * HEAD_DIM / 4)  // of four dimensions each
 #define IN_FLIGHT 8u
 shared uint arrived;
@@ -132,7 +145,7 @@ void merge(uint first_head, uint splits) {
     if (t < ITEMS) {
         const vec4 value = (values[0] + chain_values[t + ITEMS]) + (chain_values[t + 2u * ITEMS] + chain_values[t + 3u * ITEMS]);
         const float total = (chain_sums[0] + chain_totals[t + ITEMS]) + (chain_totals[t + 2u * ITEMS] + chain_totals[t + 3u * ITEMS]);
-        merged.data[first_head * (HEAD_DIM / 4u) + t] = value / total;
+        write_merged(first_head * (HEAD_DIM / 4u) + t, value, total);
     }
 #else
     [[unroll]] for (uint n = 0u; n < OWN_ITEMS; ++n) {
@@ -140,7 +153,7 @@ void merge(uint first_head, uint splits) {
         if (item < ITEMS) {
             const vec4 value = (values[c] + values[c + 1u]) + (values[c + 2u] + values[c + 3u]);
             const float total = (chain_sums[c] + chain_sums[c + 1u]) + (chain_sums[c + 2u] + chain_sums[c + 3u]);
-            merged.data[first_head * (HEAD_DIM / 4u) + item] = value / total;
+            write_merged(first_head * (HEAD_DIM / 4u) + item, value, total);
         }
     }
 #endif
@@ -252,7 +265,7 @@ void kernel() {
             const uint h = item * 4u / HEAD_DIM;
             float total = totals[h];
             [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[g * HEADS + h];
-            merged.data[first_head * (HEAD_DIM / 4u) + item] = value / total;
+            write_merged(first_head * (HEAD_DIM / 4u) + item, value, total);
             continue;
         }
 #endif

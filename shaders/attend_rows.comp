@@ -19,6 +19,7 @@ BUFFER(4, COHERENT, Out, vec4, result)
 BUFFER(5, COHERENT, Sums, vec2, sums)
 BUFFER(6, writeonly, Merged, float, merged)
 BUFFER(7, READWRITE, Arrivals, uint, arrivals)
+BUFFER(8, readonly, Gate, float, gate)
 PUSH_BEGIN
     ADDRESS(Q, q)
     ADDRESS(KCache, k_cache)
@@ -28,6 +29,7 @@ PUSH_BEGIN
     ADDRESS(Sums, sums)
     ADDRESS(Merged, merged)
     ADDRESS(Arrivals, arrivals)
+    ADDRESS(Gate, gate)
     uint heads;
     uint kv_heads;
     uint context;

@@ -75,7 +75,7 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
             ("gated", delta.value_size),
             ("attention_gate", heads * head_size),
         ),
-        further_kinds=("head_norm", "norm_rope_store"),
+        further_kinds=("head_norm", "norm_rope_store", "attend_gated"),
     )
 
 

@@ -33,7 +33,7 @@ def fuse(
     rope_store  the norms of q's and k's heads (if there are), RoPE on q and on k and the KV write: one dispatch
     residual    a projection, or a norm, and the addition of its result: the addition at its end
     gate_up     gate and up projections and SwiGLU (or the same with GELU): one dispatch
-    attention   the token ranges of decode attention and their merge: one dispatch
+    attention   the token ranges of decode attention, their merge, and the output's gate if there is: one dispatch
     bias        a projection and its bias: the addition at the projection's end
     norm        an RMS norm that only projections read: at their beginning, in each workgroup anew
     qkv_rope    adjacent Q, K and V projections, RoPE (if there is) and the KV write: one dispatch; where these have
@@ -101,7 +101,12 @@ def fuse(
             node = _delta_step(*nodes[index : index + 3])
             taken = 3
         elif kind == "attend" and attention:
-            node = Node("attend_merged", node.name, node.args)
+            following = nodes[index + 1]
+            if following.kind == "sigmoid_mul" and following.args[0] is node.args[2]:
+                node = Node("attend_gated", node.name, (*node.args, following.args[1]))
+                taken = 2
+            else:
+                node = Node("attend_merged", node.name, node.args)
         elif kind == "head" and argmax and not node.args[0].parts:
             node = Node("head_keys", node.name, node.args)
         index += taken

@@ -78,6 +78,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         "bias": _Choice("bias", {}),
         "head_norm": _Choice("head_norm", head),
         "norm_rope_store": _Choice("norm_rope_store", rope),
+        "attend_gated": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1, "GATED": 1}),
         "norm_add": _Choice("norm", {**norm, "ADD": 1}),
         "gelu_mul": _Choice("gelu_mul", {}),
     }
@@ -145,6 +146,7 @@ class Lowering:
         self._lowered_to_several: dict[str, Callable[[Node], list[Op]]] = {
             "attend": self._attend,
             "attend_merged": self._attend,
+            "attend_gated": self._attend,
             "embed": self._embed,
             "head": self._head,
         }
@@ -282,15 +284,15 @@ class Lowering:
         return Op(node.name, self._small["norm_rope_store"], buffers, scalars, groups, "small", q.size * 2)
 
     def _attend(self, node: Node) -> list[Op]:
-        q, cache, y = node.args
+        q, cache, y, *gate = node.args
         b, g = self.b, self.g
         window = g.windows_tokens[cache]
         ranges = self.tokens if self.prefill else attended_ranges(self.context_bucket, window)
         groups = (-(-ranges // self._lane_rows), g.heads // (1 if self.prefill else self._heads_a_group), 1)
         scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale, window)
         out = y if self.prefill else b.parts
-        merged = node.kind == "attend_merged"
-        joined = (y, b.arrivals) if merged else (b.sums, b.sums)  # an unmerged kernel touches neither
+        merged = node.kind != "attend"
+        joined = (y, b.arrivals, *(gate or (q,))) if merged else (b.sums, b.sums, q)  # where not used, anything
         buffers: tuple[Slice, ...] = (q, *b.cache.attention[cache], b.state, out)
         if not self.prefill or self.kernels.device.row_kernels:
             buffers += (b.sums, *joined)

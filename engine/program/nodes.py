@@ -19,6 +19,7 @@ same list serves one decode token and a prompt chunk. Arguments by kind (slices 
     qkv_rope    (weight, x, q, cache, table)  the stacked projections q, k, v of x, then rope_store; table None: store
     attend      (q, cache, y)              attention over the KV cache of that number
     attend_merged  (q, cache, y)           the same in one dispatch
+    attend_gated  (q, cache, y, gate)      the same, times sigmoid(gate)
     silu_mul    (gate, up, y)              y = silu(gate) * up
     gelu_mul    (gate, up, y)              y = gelu(gate) * up
     gate_up     (gate, up, x, y)           y = silu(Wg x) * (Wu x)

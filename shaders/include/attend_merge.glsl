@@ -2,7 +2,9 @@
 // out[head] = sum_s e^(top_s - top) acc_s / sum_s e^(top_s - top) total_s,
 // each sum as four, over s = 0, 4, 8, ..., s = 1, 5, 9, ... and so on, so that lanes can share it.
 // The includer has buffers sums (splits, heads: top and total) and merged, PART(i) = element i of the unnormalised
-// results (splits, heads, HEAD_DIM), and `heads`.
+// results (splits, heads, HEAD_DIM), and `heads`. With GATED it has `gate`, whose sigmoid out is multiplied by.
+#include "activation.glsl"
+
 void merge_element(uint i, uint splits) {
     const uint width = heads * HEAD_DIM, head = i / HEAD_DIM;
     float top = sums.data[head].x;
@@ -17,5 +19,9 @@ void merge_element(uint i, uint splits) {
             value[chain] = fma(weight, PART(s * width + i), value[chain]);
         }
     }
-    merged.data[i] = ((value[0] + value[1]) + (value[2] + value[3])) / ((total[0] + total[1]) + (total[2] + total[3]));
+    precise float joined = ((value[0] + value[1]) + (value[2] + value[3])) / ((total[0] + total[1]) + (total[2] + total[3]));
+#ifdef GATED
+    joined *= sigmoid(gate.data[i]);
+#endif
+    merged.data[i] = joined;
 }

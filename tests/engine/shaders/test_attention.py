@@ -162,7 +162,7 @@ def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position,
     scale = size**-0.5
     gpu.dispatch(
         variant,
-        (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, sums, sums),
+        (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, sums, sums, sums),
         (heads, kv_heads, context, 1, scale, window),
         groups,
         defines | extra,
@@ -173,14 +173,17 @@ def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position,
     assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
 
     merged, arrivals = gpu.poisoned(heads * size * 4), gpu.array(np.zeros(heads, np.uint32))
-    for _ in range(2):  # the second run finds the counters as the first left them
+    gate = gpu.array(rng.normal(size=heads * size).astype(np.float32) * 3)
+    for more in ({"MERGE": 1}, {"MERGE": 1, "GATED": 1}):  # the second run finds the counters as the first left them
         gpu.dispatch(
             variant,
-            (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, merged, arrivals),
+            (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, merged, arrivals, gate),
             (heads, kv_heads, context, 1, scale, window),
             groups,
-            defines | extra | {"MERGE": 1},
+            defines | extra | more,
         )
+        if "GATED" in more:
+            gpu.dispatch("sigmoid_mul", (out, gate), (heads * size,), (-(-heads * size // 64), 1, 1))
         assert np.array_equal(gpu.read(merged), gpu.read(out))
 
 
@@ -203,7 +206,7 @@ def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens
     out, sums = gpu.poisoned(q.nbytes), gpu.poisoned(16)
     defines = {"HEAD_DIM": size, "SPLIT": SPLIT} | ({"PREFILL": 1} if variant == "attend_rows" else {})
     lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
-    extra, unused = ({}, (sums, sums, sums)) if variant == "attend_rows" else ({"LANES": 128}, ())
+    extra, unused = ({}, (sums,) * 4) if variant == "attend_rows" else ({"LANES": 128}, ())
     scale = size**-0.5
     gpu.dispatch(
         variant,
