@@ -1,8 +1,8 @@
 #version 460
 // Decode attention for GPUs: one workgroup of LANES a (KV head, or part of its query heads; token range of SPLIT, of
-// which those that are seen are numbered from 0). All its keys and values are loaded before the first is used, each once
-// for HEADS query heads. LANES_A_TOKEN lanes share a token, eight dimensions a load each. The unnormalised results of a
-// range go to partials; with MERGE the last workgroup of a head to arrive joins the ranges as attend_merge.comp does.
+// which those that are seen are numbered from 0). All its keys and values are loaded before the first is used, each
+// once for HEADS query heads. LANES_A_TOKEN lanes share a token, eight dimensions a load each. The unnormalised results of
+// a range go to partials; with MERGE the last workgroup of a head to arrive joins the ranges as attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"

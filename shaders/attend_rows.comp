@@ -2,8 +2,8 @@
 // Attention for software devices: one invocation a (query head, token range), no shared memory.
 // Decode: the range is SPLIT tokens of the KV cache, those seen being numbered from 0, and its unnormalised result
 // goes to partials. PREFILL: the range is all that one of the chunk's queries sees, and its result is final; lanes are
-// queries, so that they read the same keys. MERGE: the last workgroup of a head to arrive joins the ranges, as attend_merge.comp does.
-#extension GL_EXT_control_flow_attributes : require
+// queries, so that they read the same keys. MERGE: the last workgroup of a head to arrive joins the ranges, as
+// attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"

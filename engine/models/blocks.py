@@ -19,8 +19,8 @@ from engine.weights.load import TensorSpec, Weights
 
 _EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
 _HEAD: tuple[Use, ...] = ("matvec", "norm_matvec", "head", "norm_head")
-_PROJECTION: tuple[Use, ...] = ("matvec", "matmul")
-_BIASED: tuple[Use, ...] = ("matvec_bias", "matmul_bias")
+_PROJECTION: tuple[Use, ...] = ("matvec", "norm_matvec", "matmul")
+_BIASED: tuple[Use, ...] = ("matvec_bias", "norm_matvec_bias", "matmul_bias")
 _RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
 
@@ -136,12 +136,10 @@ def _attention_tensors(g: Geometry, b: str, block: Block, table: int | None) -> 
 def _stacked(block: Block, table: int | None) -> tuple[Use, ...]:
     """What q, k and v stacked may become part of, beside what each of them may alone."""
     if block.head_norm:  # which stands between them and RoPE
-        return ("norm_matvec", "norm_matvec_bias") if block.bias else ("norm_matvec",)
+        return ()
     if table is None:
-        return "norm_matvec", "qkv_store", "norm_qkv_store"
-    if block.bias:
-        return "norm_matvec", "norm_matvec_bias", "qkv_bias", "norm_qkv_bias"
-    return "norm_matvec", "qkv", "norm_qkv"
+        return "qkv_store", "norm_qkv_store"
+    return ("qkv_bias", "norm_qkv_bias") if block.bias else ("qkv", "norm_qkv")
 
 
 def feed_forward_tensors(g: Geometry, b: str, block: Block) -> list[TensorSpec]:
