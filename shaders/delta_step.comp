@@ -1,7 +1,7 @@
 #version 460
 // A Gated DeltaNet layer's decode token from its projections to the gated norm, on GPUs, in one dispatch: conv.comp,
 // delta_groups.comp and gated_norm.comp with the same arithmetic. A workgroup has a value head. No other one uses the
-// row of the ring that this token writes. There are at least three invocations a dimension of the head.
+// row of the ring that this token writes.
 #include "binding.glsl"
 #include "state.glsl"
 #include "delta.glsl"
@@ -68,23 +68,27 @@ void kernel() {
     // All is loaded at once, what depends on the position (the ring's rows) without waiting for that.
     const uint position = state.data[STATE_POSITION];
     const bool done = state.data[STATE_DONE] != 0u;
-    [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) column[m] = delta.data[first * HEAD_QUADS + LANE + m * COLUMN_LANES];
+    vec4 before[TURNS * COLUMN_QUADS];
+    [[unroll]] for (uint n = 0; n < TURNS * COLUMN_QUADS; ++n) {
+        before[n] = delta.data[(first + n / COLUMN_QUADS * COLUMNS) * HEAD_QUADS + LANE + n % COLUMN_QUADS * COLUMN_LANES];
+    }
     float z_now = 0.0, norm_weight = 0.0;
     if (t < HEAD_DIM) {
         z_now = z.data[head * HEAD_DIM + t];
         norm_weight = weight.data[t];
     }
     const float kept = decay(a.data[head], alpha.data[head], bias.data[head]), write = sigmoid(beta.data[head]);
-    if (t < 3 * HEAD_DIM) {
-        const uint part = t / HEAD_DIM;
-        const uint channel = (part == 2 ? 2 * key_heads + head : part * key_heads + key_head) * HEAD_DIM + t % HEAD_DIM;
+    [[unroll]] for (uint item = 0; item < (3 * HEAD_DIM + LANES - 1) / LANES; ++item) {
+        const uint i = item * LANES + t, part = i / HEAD_DIM;
+        if (i >= 3 * HEAD_DIM) break;
+        const uint channel = (part == 2 ? 2 * key_heads + head : part * key_heads + key_head) * HEAD_DIM + i % HEAD_DIM;
         const vec4 taps = conv_weight.data[channel];
         const float newest = x.data[channel];
         vec4 rows;
         [[unroll]] for (uint row = 0; row < CONV_TOKENS; ++row) rows[row] = ring.data[row * channels() + channel];
         const vec4 inputs = vec4(
             input_before(3, rows, position), input_before(2, rows, position), input_before(1, rows, position), newest);
-        heads[t / 4][t % 4] = conv_silu(taps, inputs);
+        heads[i / 4][i % 4] = conv_silu(taps, inputs);
         if (!done && (part == 2 || head < key_heads)) ring.data[ring_row(position, channels()) + channel] = newest;
     }
     barrier();
@@ -95,8 +99,7 @@ void kernel() {
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
         const uint i = first + turn * COLUMNS, in_head = i - head * HEAD_DIM;
         [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) {
-            if (turn > 0) column[m] = delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES];
-            if (position == 0) column[m] = vec4(0.0);
+            column[m] = position == 0 ? vec4(0.0) : before[turn * COLUMN_QUADS + m];
         }
         const float o = column_step(heads[2 * HEAD_QUADS + in_head / 4][in_head % 4], kept, write);
         if (LANE == 0) outputs[in_head] = o;
