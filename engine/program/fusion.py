@@ -126,20 +126,25 @@ def _fold_norms(nodes: list[Node], eps: float) -> list[Node]:
             out.append(node)
             continue
         x, weight, normed = node.args
-        end = index  # who reads a norm stands together, but for biases
-        while end < count and (nodes[end].kind == "bias" or normed in nodes[end].args):
+        end, fits = index, False  # who reads a norm stands together, but for biases
+        while end < count:
+            reader = nodes[end]
+            if reader.kind != "bias":
+                if normed not in reader.args:
+                    break
+                fits = reader.kind in _TAKE_NORM
+                if not fits:
+                    break
             end += 1
-        run = nodes[index:end]
-        readers = [item for item in run if item.kind != "bias"]
-        if not readers or any(item.kind not in _TAKE_NORM for item in readers):
+        if not fits:
             out.append(node)
             continue
         more = Norm(weight, eps)
-        for item in run:
-            if item.kind != "bias":
-                args = tuple(x if each is normed else each for each in item.args)
-                item = Node(item.kind, item.name, (*args, more))
-            out.append(item)
+        for reader in nodes[index:end]:
+            if reader.kind != "bias":
+                args = [x if item is normed else item for item in reader.args]
+                reader = Node(reader.kind, reader.name, (*args, more))
+            out.append(reader)
         index = end
     return out
 
