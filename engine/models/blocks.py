@@ -17,11 +17,11 @@ from engine.program.matrix import Use
 from engine.program.nodes import Node
 from engine.weights.load import TensorSpec, Weights
 
-_EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
-_HEAD: tuple[Use, ...] = ("matvec", "norm_matvec", "head", "norm_head")
-_PROJECTION: tuple[Use, ...] = ("matvec", "norm_matvec", "matmul")
+EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
+HEAD: tuple[Use, ...] = ("matvec", "norm_matvec", "head", "norm_head")
+PROJECTION: tuple[Use, ...] = ("matvec", "norm_matvec", "matmul")
 _BIASED: tuple[Use, ...] = ("matvec_bias", "norm_matvec_bias", "matmul_bias")
-_RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
+RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,17 @@ def geometry(
     """The shape by the header: every layer sees all tokens, attention is scaled by the head size.
 
     Raise EngineError where the header is incomplete or absurd, and for a tensor that neither a block of this kind has
-    nor ``others`` names: to leave it out would give another model.
+    nor ``others`` names.
     """
+    found = common_geometry(meta, present, block.kinds, rope_halves=rope_halves)
+    refuse_others(meta, present, tensors(found, present, block, (0,) * found.layers), found.layers, others)
+    return found
+
+
+def common_geometry(
+    meta: Metadata, present: Mapping[str, Any], kinds: tuple[str, ...], *, rope_halves: bool
+) -> Geometry:
+    """The shape by the header, as if all layers were of attention. Errors as of ``geometry`` but for tensors."""
     hidden = meta.integer("embedding_length", 32, 1 << 16)
     heads = meta.integer("attention.head_count", 1, 1024)
     kv_heads = meta.integer("attention.head_count_kv", 1, 1024, heads)
@@ -64,7 +73,7 @@ def geometry(
     linear_factor(meta)  # raises where the scaling is of another kind
     embedding = present.get("token_embd.weight")
     layers = meta.integer("block_count", 1, 1024)
-    found = Geometry(
+    return Geometry(
         layers=layers,
         hidden=hidden,
         heads=heads,
@@ -78,15 +87,23 @@ def geometry(
         trained_context=meta.integer("context_length", 1, 1 << 24, 2048),
         windows_tokens=(0,) * layers,
         attention_scale=head_size**-0.5,
-        further_kinds=block.kinds,
+        further_kinds=kinds,
     )
-    known = {spec.name for spec in tensors(found, present, block, (0,) * layers)} | set(others)
+
+
+def refuse_others(
+    meta: Metadata, present: Mapping[str, Any], specs: Sequence[TensorSpec], layers: int, others: Sequence[str] = ()
+) -> None:
+    """Raise EngineError for a tensor of the first ``layers`` layers, or of none, that is not among ``specs``.
+
+    To leave it out would give another model; ``others`` may be.
+    """
+    known = {spec.file_name for spec in specs} | set(others)
     beyond = next((name for name in present if name not in known and _is_within(name, layers)), None)
     if beyond is not None:
         raise EngineError(
             f"{meta.file_name}: this {meta.architecture} variant has {beyond}, which is not supported yet"
         )
-    return found
 
 
 def refuse_windows(meta: Metadata) -> None:
@@ -105,18 +122,18 @@ def _is_within(name: str, layers: int) -> bool:
 def tensors(g: Geometry, present: Mapping[str, Any], block: Block, tables: Sequence[int | None]) -> list[TensorSpec]:
     """Every tensor of a model of such blocks; ``tables`` as for ``layers``."""
     untied = "output.weight" in present
-    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), _EMBEDDING if untied else (*_EMBEDDING, *_HEAD))]
+    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), EMBEDDING if untied else (*EMBEDDING, *HEAD))]
     for layer in range(g.layers):
         specs += _attention_tensors(g, f"blk.{layer}.", block, tables[layer])
         specs += feed_forward_tensors(g, f"blk.{layer}.", block)
     specs.append(TensorSpec("output_norm.weight", (g.hidden,)))
     if untied:
-        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), _HEAD))
+        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), HEAD))
     return specs
 
 
 def _attention_tensors(g: Geometry, b: str, block: Block, table: int | None) -> list[TensorSpec]:
-    uses = (*_PROJECTION, *_BIASED) if block.bias else _PROJECTION
+    uses = (*PROJECTION, *_BIASED) if block.bias else PROJECTION
     stacked = _stacked(block, table)
     sizes = {"q": g.q_size, "k": g.kv_size, "v": g.kv_size}
     specs = [TensorSpec(b + "attn_norm.weight", (g.hidden,))]
@@ -127,7 +144,7 @@ def _attention_tensors(g: Geometry, b: str, block: Block, table: int | None) -> 
         specs += [TensorSpec(f"{b}attn_{name}.bias", (size,), stack=b + "bias") for name, size in sizes.items()]
     if block.head_norm:
         specs += [TensorSpec(f"{b}attn_{name}_norm.weight", (g.head_size,)) for name in ("q", "k")]
-    specs.append(TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), _RESIDUAL))
+    specs.append(TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), RESIDUAL))
     if block.post_norm:
         specs.append(TensorSpec(b + "post_attention_norm.weight", (g.hidden,)))
     return specs
@@ -147,9 +164,9 @@ def feed_forward_tensors(g: Geometry, b: str, block: Block) -> list[TensorSpec]:
     fused: tuple[Use, ...] = ("gate_up_gelu", "norm_gate_up_gelu") if block.gelu else ("gate_up", "norm_gate_up")
     specs = [
         TensorSpec(b + "ffn_norm.weight", (g.hidden,)),
-        TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*_PROJECTION, *fused)),
-        TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden), _PROJECTION),
-        TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn), _RESIDUAL),
+        TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*PROJECTION, *fused)),
+        TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden), PROJECTION),
+        TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn), RESIDUAL),
     ]
     if block.post_norm:
         specs.append(TensorSpec(b + "post_ffw_norm.weight", (g.hidden,)))

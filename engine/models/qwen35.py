@@ -15,55 +15,33 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import EngineError
+from engine.models import blocks
 from engine.models.architecture import HostTensors
+from engine.models.blocks import EMBEDDING, HEAD, PROJECTION, RESIDUAL, head
 from engine.models.config import DeltaShape, Geometry, Metadata
-from engine.models.rope import frequencies
+from engine.models.rope import linear_factor, stated_frequencies
 from engine.program.activations import Activations
 from engine.program.matrix import Use
 from engine.program.nodes import Node
 from engine.weights.load import Rows, TensorSpec, Weights
 
+__all__ = ["ARCHITECTURE", "geometry", "head", "layers", "rope_frequencies", "tensors"]
+
 ARCHITECTURE = "qwen35"
 
-_EMBEDDING: tuple[Use, ...] = ("embed", "embed_decode")
-_HEAD: tuple[Use, ...] = ("matvec", "norm_matvec", "head", "norm_head")
-_PROJECTION: tuple[Use, ...] = ("matvec", "matmul")
 _STACKED: tuple[Use, ...] = ("matvec", "norm_matvec")
-_RESIDUAL: tuple[Use, ...] = ("matvec", "matvec_add", "matmul", "matmul_add")
 
 
 def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> Geometry:
     """The model's shape; see Architecture."""
     meta = Metadata(file_name, values, ARCHITECTURE)
-    hidden = meta.integer("embedding_length", 32, 1 << 16)
-    heads = meta.integer("attention.head_count", 1, 1024)
-    kv_heads = meta.integer("attention.head_count_kv", 1, 1024)
-    head_size = meta.integer("attention.key_length", 8, 512)
-    rotated = meta.integer("rope.dimension_count", 2, 512)
-    if heads % kv_heads or head_size % 8 or rotated > head_size or rotated % 2:
-        raise EngineError(
-            f"{file_name}: {heads} heads, {kv_heads} KV heads, head size {head_size} ({rotated} rotated) do not fit"
-        )
-    meta.integer("attention.value_length", head_size, head_size, head_size)
-    layers = meta.integer("block_count", 1, 1024) - meta.integer("nextn_predict_layers", 0, 1024, 0)
+    found = blocks.common_geometry(meta, tensors, ("head_norm", "norm_rope_store", "attend_gated"), rope_halves=True)
+    layers = found.layers - meta.integer("nextn_predict_layers", 0, found.layers, 0)
     delta = _delta(meta, layers)
-    attention_layers = layers // delta.interval
-    embedding = tensors.get("token_embd.weight")
-    vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
-    return Geometry(
+    found = replace(
+        found,
         layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        rotated=rotated,
-        rope_halves=True,
-        ffn=meta.integer("feed_forward_length", 32, 1 << 18),
-        vocab=vocab,
-        eps=meta.number("attention.layer_norm_rms_epsilon", 0.0, 1.0),
-        trained_context=meta.integer("context_length", 1, 1 << 24, 2048),
-        windows_tokens=(0,) * attention_layers,
-        attention_scale=head_size**-0.5,
+        windows_tokens=(0,) * (layers // delta.interval),
         delta=delta,
         extra=(
             ("qkv", delta.conv_size),
@@ -73,10 +51,11 @@ def geometry(file_name: str, values: Mapping[str, Any], tensors: Mapping[str, An
             ("mixed", delta.conv_size),
             ("o", delta.value_size),
             ("gated", delta.value_size),
-            ("attention_gate", heads * head_size),
+            ("attention_gate", found.q_size),
         ),
-        further_kinds=("head_norm", "norm_rope_store", "attend_gated"),
     )
+    blocks.refuse_others(meta, tensors, _tensors(found, tensors), layers)
+    return found
 
 
 def _delta(meta: Metadata, layers: int) -> DeltaShape:
@@ -101,21 +80,25 @@ def _is_attention(layer: int, g: Geometry) -> bool:
 
 def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
     """Every tensor the model needs."""
+    return _tensors(g, present)
+
+
+def _tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
     untied = "output.weight" in present
-    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), _EMBEDDING if untied else (*_EMBEDDING, *_HEAD))]
+    specs = [TensorSpec("token_embd.weight", (g.vocab, g.hidden), EMBEDDING if untied else (*EMBEDDING, *HEAD))]
     for layer in range(g.layers):
         b = f"blk.{layer}."
         specs.append(TensorSpec(b + "attn_norm.weight", (g.hidden,)))
         specs += _attention_tensors(g, b) if _is_attention(layer, g) else _delta_tensors(g, b)
         specs += [
             TensorSpec(b + "post_attention_norm.weight", (g.hidden,)),
-            TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*_PROJECTION, "gate_up", "norm_gate_up")),
-            TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden), _PROJECTION),
-            TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn), _RESIDUAL),
+            TensorSpec(b + "ffn_gate.weight", (g.ffn, g.hidden), (*PROJECTION, "gate_up", "norm_gate_up")),
+            TensorSpec(b + "ffn_up.weight", (g.ffn, g.hidden), PROJECTION),
+            TensorSpec(b + "ffn_down.weight", (g.hidden, g.ffn), RESIDUAL),
         ]
     specs.append(TensorSpec("output_norm.weight", (g.hidden,)))
     if untied:
-        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), _HEAD))
+        specs.append(TensorSpec("output.weight", (g.vocab, g.hidden), HEAD))
     return specs
 
 
@@ -132,12 +115,12 @@ def _attention_tensors(g: Geometry, b: str) -> list[TensorSpec]:
         ),
         TensorSpec(b + "attn_q_norm.weight", (size,)),
         TensorSpec(b + "attn_k_norm.weight", (size,)),
-        TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), _RESIDUAL),
+        TensorSpec(b + "attn_output.weight", (g.hidden, g.q_size), RESIDUAL),
     ]
 
 
 def _projection(g: Geometry, b: str, name: str, rows: int, stack: str) -> TensorSpec:
-    return TensorSpec(f"{b}{name}.weight", (rows, g.hidden), _PROJECTION, stack=b + stack, stacked=_STACKED)
+    return TensorSpec(f"{b}{name}.weight", (rows, g.hidden), PROJECTION, stack=b + stack, stacked=_STACKED)
 
 
 def _gate(b: str) -> str:
@@ -157,14 +140,14 @@ def _delta_tensors(g: Geometry, b: str) -> list[TensorSpec]:
         TensorSpec(b + "ssm_dt.bias", (heads,)),
         TensorSpec(b + "ssm_a", (heads,)),
         TensorSpec(b + "ssm_norm.weight", (shape.head_size,)),
-        TensorSpec(b + "ssm_out.weight", (g.hidden, shape.value_size), _RESIDUAL),
+        TensorSpec(b + "ssm_out.weight", (g.hidden, shape.value_size), RESIDUAL),
     ]
 
 
 def rope_frequencies(g: Geometry, values: Mapping[str, Any], host: HostTensors) -> Sequence[npt.NDArray[np.float64]]:
     """See Architecture. One table; of a text's tokens the three positions of its sections are the same."""
-    theta = Metadata("", values, ARCHITECTURE).number("rope.freq_base", 1.0, 1e12, 1e7)
-    return (frequencies(theta, g.rotated),)
+    meta = Metadata("", values, ARCHITECTURE)
+    return (stated_frequencies(meta, g.rotated, default_theta=1e7) / linear_factor(meta),)
 
 
 def layers(g: Geometry, weights: Weights, a: Activations) -> list[Node]:
@@ -226,13 +209,4 @@ def _delta_net(weights: Weights, a: Activations, b: str, state: int) -> list[Nod
         Node("delta", b + "ssm_dt", (qkv, mixed, alpha, beta, bias, factor, state, o)),
         Node("gated_norm", b + "ssm_norm", (o, z, vectors[b + "ssm_norm.weight"], gated)),
         Node("matvec", b + "ssm_out", (get[b + "ssm_out.weight"], gated, a.projected)),
-    ]
-
-
-def head(g: Geometry, weights: Weights, a: Activations) -> list[Node]:
-    """From the last token's residual stream ``a.last`` to ``a.logits``."""
-    output = weights.matrices.get("output.weight", weights.matrices["token_embd.weight"])
-    return [
-        Node("norm", "output_norm", (a.last, weights.vectors["output_norm.weight"], a.last_normed)),
-        Node("head", "output", (output, a.last_normed, a.logits)),
     ]
