@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.cache import Cache
-from engine.decode.state import STATE_DONE, STATE_POSITION
+from engine.decode.state import NO_ID, STATE_DONE, STATE_MARK, STATE_POSITION
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory, Slice
@@ -47,6 +47,7 @@ class Scratch:
         image = bytearray(self._memory.read(self._state).tobytes())
         _word.pack_into(image, 4 * STATE_POSITION, position)
         _word.pack_into(image, 4 * STATE_DONE, 0)  # a token behind an end token does nothing
+        _word.pack_into(image, 4 * STATE_MARK, NO_ID)  # a prompt's last chunk may have left one
         commands = CommandBuffer(self._device)
         try:
             self._copy(commands, position, restore=False)

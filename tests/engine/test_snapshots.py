@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import FUSION_PASSES, MODES, Cancelled, Engine, EngineError, Sampling
+from engine import BARRIERS, FUSION_PASSES, MODES, Cancelled, Engine, EngineError, Sampling
 from engine.decode.state import MAX_STOPS
+from engine.profile import instruments
 from engine.session import Session
 from engine.snapshots import PROMPTS
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
@@ -216,17 +217,17 @@ def test_a_reply_broken_off_leaves_the_state_as_the_session_says(engine: Engine,
     continued(engine, session, prompt)
 
 
-def test_measuring_leaves_the_state(engine: Engine) -> None:
+def test_measuring_leaves_the_state(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = words(40, 3)
+    monkeypatch.setattr(instruments, "_HINT_ROUNDS", instruments._HINT_ROUNDS._replace(least=1, most=2))
 
     def run(measure: bool) -> Logits:
         session = engine.session()
         session.prefill(prompt)
         list(session.generate(GREEDY, 6, ignore_eos=True))
         if measure:
-            engine.measure_bubbles()
-            engine.barriers = "every"
-            engine._runtime.bubbles_range(session.position, engine._settings())
+            for position in (session.position, 3):  # as measure_bubbles does it, but briefly
+                engine._runtime.bubbles_range(position, engine._settings()._replace(barriers=BARRIERS[position == 3]))
             engine.measure_submit_hint(3)
             engine.warm_up()
             engine._runtime.instruments.choose_passes(FUSION_PASSES[:1], engine._runtime._slot)
