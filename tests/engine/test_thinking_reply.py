@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from engine import Engine, EngineError, Sampling, Token
-from tests.engine.hf_to_gguf import MODELS
-from tests.engine.text.tokenizer_files import added_token, byte_level_json
+from tests.engine.thinking_folder import thinking_folder
 from tests.engine.tiny_model import THINK_TAGS, THINKING, write_tiny_llama
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -96,20 +93,7 @@ def test_stripped_thoughts_are_fed_no_more(thinker: Engine) -> None:
 
 def test_a_hugging_face_folder_brings_the_same(tmp_path: Path) -> None:
     """Tags among its added tokens, the template in a file of its own, end tokens in two configs."""
-    folder = Path(shutil.copytree(MODELS / "llama", tmp_path / "thinker"))
-    tokenizer = byte_level_json()
-    vocabulary: dict[str, int] = tokenizer["model"]["vocab"]
-    for id, tag in zip((318, 319), THINK_TAGS, strict=True):
-        del vocabulary[next(token for token, other in vocabulary.items() if other == id)]
-        tokenizer["added_tokens"].append(added_token(id, tag, special=False))
-    del tokenizer["model"]["merges"][-2:]
-    for name, value in (
-        ("tokenizer.json", tokenizer),
-        ("tokenizer_config.json", {"eos_token": {"content": "<|im_end|>"}}),
-        ("generation_config.json", {"eos_token_id": [2, 70]}),
-    ):
-        (folder / name).write_text(json.dumps(value))
-    (folder / "chat_template.jinja").write_text(THINKING)
+    folder = thinking_folder("llama", tmp_path / "thinker")
     with Engine.open(folder) as engine:
         assert engine.stop_ids == {0, 2, 70}
         assert engine.model.can_chat and engine.model.thinking is True
