@@ -244,7 +244,7 @@ async def test_f7_has_two_settings_take_turns_and_says_what_they_differ_by() -> 
         ratio = statistics.median(by_barriers["needed"]) / statistics.median(by_barriers["every"])
         assert found.ratio == pytest.approx(ratio, rel=0.02)
         low, high = found.interval
-        assert f"×{found.ratio:.2f} ({low:.2f}–{high:.2f}), {found.pairs} pairs" in chat.figures
+        assert f"×{1 / found.ratio:.2f} ({1 / high:.2f}–{1 / low:.2f}) slower, {found.pairs} pairs" in chat.figures
         assert "A/B barriers needed → every" in chat.figures
 
 

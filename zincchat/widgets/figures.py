@@ -163,14 +163,16 @@ def _compared_lines(comparison: Comparison) -> list[Line]:
     title = f"A/B {comparison.a.settings.change_to(comparison.b.settings)}"
     if found is None:
         return [[(title, "yellow")], [(f"  {2 * TURN_TOKENS} tokens make the first pair of turns", "yellow")]]
-    between = ""
+    slower, between = found.ratio < 1, ""
     if found.interval is not None:
-        between = f" ({found.interval[0]:.2f}–{found.interval[1]:.2f})"
+        low, high = (1 / found.interval[1], 1 / found.interval[0]) if slower else found.interval
+        between = f" ({low:.2f}–{high:.2f})"
+    speed = f"×{1 / found.ratio if slower else found.ratio:.2f}{between} {'slower' if slower else 'faster'}"
     return [
         [(title, "yellow")],
         [
             (f"  {ms(found.a_us)} → {ms(found.b_us)} ms", "bold yellow"),
-            (f", ×{found.ratio:.2f}{between}, {found.pairs:,} pairs", "yellow"),
+            (f", {speed}, {found.pairs:,} pairs", "yellow"),
         ],
     ]
 
