@@ -25,7 +25,7 @@ def stated_frequencies(
 def linear_factor(meta: Metadata) -> float:
     """What linear scaling divides each frequency by; 1 without. EngineError for another kind of scaling."""
     kind = meta.values.get(f"{meta.architecture}.rope.scaling.type", "linear")
-    if kind not in ("none", "linear"):
+    if not isinstance(kind, str) or kind not in ("none", "linear"):
         raise EngineError(
             f"{meta.file_name}: RoPE scaling {str(kind)[:40]!r} is not supported; there is linear and Llama 3's"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from engine.errors import EngineError
 from engine.text.json_file import read_json_object
 
 FILE = "config.json"
+_MOST = 1 << 24  # of any size; far beyond every model, and no array of so many items is too large
+_MOST_HEADS, LARGEST_HEAD = 1024, 512
 
 
 class Config:
@@ -51,19 +54,22 @@ class Config:
             raise self.error(key, "a whole number")
         return value
 
-    def positive(self, key: str, default: int | None = None) -> int:
-        """A whole number above 0."""
+    def positive(self, key: str, default: int | None = None, most: int = _MOST) -> int:
+        """A whole number above 0, and at most ``most``."""
         value = self.integer(key, default)
-        if value <= 0:
-            raise self.error(key, "a whole number above 0")
+        if not 0 < value <= most:
+            raise self.error(key, "a whole number above 0" if value <= 0 else f"{most} at most")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A real number."""
+        """A real number, neither infinite nor NaN, which JSON files of Python's may have."""
         value = self._required(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
             raise self.error(key, "a number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise self.error(key, "a number") from error
 
     def flag(self, key: str, default: bool = False) -> bool:
         """True or false."""
@@ -93,11 +99,20 @@ class Config:
         """An error about ``key``, whose value is not ``expected``."""
         return EngineError(f"{self.name}: {key} is {_short(self.get(key))} in {FILE}; it must be {expected}")
 
+    def heads(self, key: str = "num_attention_heads", default: int | None = None) -> int:
+        """A number of heads."""
+        return self.positive(key, default, _MOST_HEADS)
+
     @property
     def head_size(self) -> int:
         """Elements of an attention head."""
-        heads = self.positive("num_attention_heads")
-        return self.positive("head_dim", max(1, self.positive("hidden_size") // heads))
+        size = self.positive("head_dim", max(1, self.positive("hidden_size") // self.heads()))
+        if size % 2 or size > LARGEST_HEAD:
+            raise EngineError(
+                f"{self.name}: by {FILE} an attention head has {size} elements; it must be an even number, "
+                f"{LARGEST_HEAD} at most"
+            )
+        return size
 
     def _required(self, key: str, default: Any) -> Any:
         value = self._values.get(key)

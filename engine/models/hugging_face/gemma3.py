@@ -53,6 +53,8 @@ def metadata(config: Config) -> dict[str, Any]:
         config, config.positive("sliding_window_pattern", 6), "sliding_attention", "full_attention"
     )
     scalar = config.number("query_pre_attn_scalar", 256)
+    if scalar <= 0:
+        raise config.error("query_pre_attn_scalar", "above 0")
     if scalar != config.head_size:
         keys["attention.scale"] = scalar**-0.5
     return keys

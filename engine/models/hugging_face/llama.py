@@ -34,11 +34,11 @@ def metadata(config: Config) -> dict[str, Any]:
 
 def conversion(config: Config, name: str) -> Conversion:
     """See Rules. GGUF's llamas rotate pairs of neighbours."""
-    heads = config.positive("num_attention_heads")
+    heads = config.heads()
     if name.startswith("attn_q."):
         return Conversion(rows=halves_to_pairs(heads, config.head_size))
     if name.startswith("attn_k."):
-        return Conversion(rows=halves_to_pairs(config.positive("num_key_value_heads", heads), config.head_size))
+        return Conversion(rows=halves_to_pairs(config.heads("num_key_value_heads", heads), config.head_size))
     return UNCHANGED
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.models.hugging_face.config import Config
+from engine.models.hugging_face.config import LARGEST_HEAD, Config
 from engine.models.hugging_face.layer_types import interval
 from engine.models.hugging_face.rope import Rope
 from engine.models.hugging_face.rules import (
@@ -56,6 +56,9 @@ def metadata(config: Config) -> dict[str, Any]:
     rope = Rope(config, 10000.0)
     rotated = rope.settings.number("partial_rotary_factor", config.number("partial_rotary_factor", 0.25))
     sections = rope.settings.get("mrope_section") or [11, 11, 10]
+    if not isinstance(sections, list):
+        raise rope.settings.error("mrope_section", "a list of three numbers")
+    key_size, value_size = _head_sizes(config)
     return (
         shape_keys(config)
         | rope.keys()
@@ -63,14 +66,22 @@ def metadata(config: Config) -> dict[str, Any]:
             "rope.dimension_count": int(config.head_size * rotated),
             "rope.dimension_sections": [*sections, 0],
             "ssm.conv_kernel": config.positive("linear_conv_kernel_dim"),
-            "ssm.state_size": config.positive("linear_key_head_dim"),
-            "ssm.group_count": config.positive("linear_num_key_heads"),
-            "ssm.time_step_rank": config.positive("linear_num_value_heads"),
-            "ssm.inner_size": config.positive("linear_num_value_heads") * config.positive("linear_value_head_dim"),
+            "ssm.state_size": key_size,
+            "ssm.group_count": config.heads("linear_num_key_heads"),
+            "ssm.time_step_rank": config.heads("linear_num_value_heads"),
+            "ssm.inner_size": config.heads("linear_num_value_heads") * value_size,
             "full_attention_interval": interval(
                 config, config.positive("full_attention_interval", 4), "linear_attention", "full_attention"
             ),
         }
+    )
+
+
+def _head_sizes(config: Config) -> tuple[int, int]:
+    """Elements of a linear layer's key heads and value heads."""
+    return (
+        config.positive("linear_key_head_dim", most=LARGEST_HEAD),
+        config.positive("linear_value_head_dim", most=LARGEST_HEAD),
     )
 
 
@@ -79,14 +90,14 @@ def conversion(config: Config, name: str) -> Conversion:
     if name.endswith("norm.weight"):
         return UNCHANGED if name == "ssm_norm.weight" else Conversion(change=plus_one)
     config = config.with_defaults(_DEFAULTS)
-    keys, count = config.positive("linear_num_key_heads"), config.positive("linear_num_value_heads")
+    keys, count = config.heads("linear_num_key_heads"), config.heads("linear_num_value_heads")
     if count % keys:
         raise config.error("linear_num_value_heads", f"a multiple of {keys}, the number of key heads")
     heads = np.arange(count).reshape(keys, -1).T.reshape(-1)
-    size = config.positive("linear_value_head_dim")
+    key_size, size = _head_sizes(config)
     elements = (heads[:, None] * size + np.arange(size)).reshape(-1)
     if name in ("attn_qkv.weight", "ssm_conv1d.weight"):
-        before = 2 * keys * config.positive("linear_key_head_dim")  # the rows of all queries and keys
+        before = 2 * keys * key_size  # the rows of all queries and keys
         rows = np.concatenate([np.arange(before), before + elements])
         return Conversion(rows, vector=name == "ssm_conv1d.weight")
     if name == "attn_gate.weight":

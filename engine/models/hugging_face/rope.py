@@ -25,6 +25,8 @@ class Rope:
             settings = config.part("rope_scaling") or Config(config.name, {})
         else:
             theta = settings.number("rope_theta", theta)
+        if not 1 <= theta <= 1e12:
+            raise EngineError(f"{config.name}: rope_theta is {theta:g} in {FILE}; it must be between 1 and 1e12")
         self.theta, self.settings = theta, settings
         self.kind = settings.get("rope_type") or settings.get("type") or "default"
         if self.kind == "mrope":  # of text alone, the same as no scaling
@@ -52,7 +54,7 @@ class Rope:
         settings = self.settings
         factor, low, high = (settings.number(key) for key in ("factor", "low_freq_factor", "high_freq_factor"))
         context = settings.positive("original_max_position_embeddings")
-        if not (factor > 0 and high > low > 0):
+        if not (1e6 > factor > 0 and high > low > 0):
             raise settings.error("high_freq_factor", "above low_freq_factor, and all three above 0")
         wavelengths = 2 * math.pi * self.theta ** (np.arange(0, rotated, 2) / rotated)
         kept = np.clip((context / wavelengths - low) / (high - low), 0, 1)

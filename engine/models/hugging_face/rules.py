@@ -106,14 +106,14 @@ def gguf_name(rules: Rules, name: str) -> str | None:
 
 def shape_keys(config: Config) -> dict[str, Any]:
     """The sizes that every architecture states."""
-    heads = config.positive("num_attention_heads")
+    heads = config.heads()
     return {
         "block_count": config.positive("num_hidden_layers"),
         "context_length": config.positive("max_position_embeddings", 2048),
         "embedding_length": config.positive("hidden_size"),
         "feed_forward_length": config.positive("intermediate_size"),
         "attention.head_count": heads,
-        "attention.head_count_kv": config.positive("num_key_value_heads", heads),
+        "attention.head_count_kv": config.heads("num_key_value_heads", heads),
         "attention.key_length": config.head_size,
         "attention.value_length": config.head_size,
         "attention.layer_norm_rms_epsilon": config.number("rms_norm_eps", 1e-6),

@@ -23,10 +23,18 @@ def metadata(config: Config) -> dict[str, Any]:
     config.require("no_rope_layer_interval", _NO_ROPE_INTERVAL, default=_NO_ROPE_INTERVAL)
     layers = config.positive("num_hidden_layers")
     stated = config.get("no_rope_layers")
-    if stated is not None and stated[:layers] != [int((i + 1) % _NO_ROPE_INTERVAL != 0) for i in range(layers)]:
+    if stated is not None and not _is_usual(stated, layers):
         raise config.error("no_rope_layers", f"0 for every {_NO_ROPE_INTERVAL}th layer and 1 for the others")
     rope = Rope(config, 2000000.0)
     return shape_keys(config) | rope.keys() | {"rope.dimension_count": config.head_size}
+
+
+def _is_usual(stated: object, layers: int) -> bool:
+    return (
+        isinstance(stated, list)
+        and len(stated) >= layers
+        and stated[:layers] == [int((i + 1) % _NO_ROPE_INTERVAL != 0) for i in range(layers)]
+    )
 
 
 def conversion(config: Config, name: str) -> Conversion:

@@ -51,6 +51,7 @@ def test_mistral_s_window(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "changes", "problem"), [
     ("llama", {"rope.scaling.type": "yarn"}, "RoPE scaling 'yarn' is not supported; there is linear and Llama 3's"),
+    ("llama", {"rope.scaling.type": np.array([1, 2])}, "RoPE scaling '[1 2]' is not supported"),
     ("llama", {"attention.value_length": 24}, "keys and values of different sizes are not supported"),
     ("llama", {"attention.head_count_kv": 3}, "4 heads, 3 KV heads, head size 16 (16 rotated) do not fit"),
     ("llama", {"attention.sliding_window": -1}, "llama.attention.sliding_window is -1; expected 0 to"),

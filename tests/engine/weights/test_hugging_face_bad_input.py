@@ -59,6 +59,16 @@ def test_a_config_that_is_none(tmp_path: Path, content: str | None, part: str) -
         ({"num_attention_heads": 0}, "num_attention_heads is 0 in config.json; it must be a whole number above 0"),
         ({"num_hidden_layers": True}, "num_hidden_layers is True in config.json"),
         ({"rms_norm_eps": "small"}, "rms_norm_eps is 'small' in config.json; it must be a number"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan in config.json; it must be a number"),
+        (
+            {"rope_theta": 10**400},
+            "rope_theta is 1000000000000000000000000000000000000... in config.json; it must be a",
+        ),
+        ({"rope_theta": 0}, "rope_theta is 0 in config.json; it must be between 1 and 1e12"),
+        ({"vocab_size": 10**9}, "vocab_size is 1000000000 in config.json; it must be 16777216 at most"),
+        ({"num_key_value_heads": 10**6}, "num_key_value_heads is 1000000 in config.json; it must be 1024 at most"),
+        ({"hidden_size": 10**6}, "an attention head has 250000 elements; it must be an even number, 512 at most"),
+        ({"head_dim": 15}, "an attention head has 15 elements; it must be an even number"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu' in config.json; only silu is supported"),
         (
             {"rope_scaling": {"type": "yarn"}},
@@ -87,10 +97,20 @@ def test_a_config_that_does_not_fit(tmp_path: Path, values: dict[str, Any], part
     [
         ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True in config.json; only false is supported"),
         ("smollm3", {"no_rope_layers": [1, 0, 1, 1, 1]}, "no_rope_layers is"),
+        ("smollm3", {"no_rope_layers": 1}, "no_rope_layers is 1 in config.json"),
+        ("smollm3", {"no_rope_layers": [1, 1, 1, 0]}, "no_rope_layers is [1, 1, 1, 0] in config.json"),
+        ("gemma3", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0 in config.json; it must be above 0"),
         ("gemma3", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0 in config.json; only none"),
         ("gemma3", {"layer_types": ["sliding_attention"]}, "it must be a list of 7 kinds, one a layer"),
         ("qwen3_5", {"layer_types": ["full_attention"] + ["linear_attention"] * 3}, "at a fixed interval"),
         ("qwen3_5", {"linear_num_value_heads": 3}, "linear_num_value_heads is 3 in config.json; it must be a multiple"),
+        (
+            "qwen3_5",
+            {"linear_value_head_dim": 10**6},
+            "linear_value_head_dim is 1000000 in config.json; it must be 512",
+        ),
+        ("qwen3_5", {"linear_num_value_heads": 10**6}, "linear_num_value_heads is 1000000 in config.json; it must be"),
+        ("qwen3_5", {"rope_parameters": {"mrope_section": 4}}, "mrope_section is 4 in config.json; it must be a list"),
         ("qwen3_5", {"attn_output_gate": False}, "attn_output_gate is False in config.json; only true is supported"),
     ],
 )
