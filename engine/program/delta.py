@@ -43,7 +43,7 @@ def delta_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, tup
     }
     if not prefill and not kernels.device.row_kernels:
         lanes = size * _column_lanes(kernels)
-        while lanes > _MOST_LANES:
+        while lanes > min(_MOST_LANES, kernels.device.most_invocations):
             lanes //= 2
         found["delta_step"] = ("delta_step", {**head, "LANES": lanes})
     return found
