@@ -98,6 +98,7 @@ class HuggingFaceFolder:
 
     def _find(self, config: Config, rules: Rules, quantisation: Quantisation | None) -> Iterator[tuple[str, _Entry]]:
         tied = config.flag("tie_word_embeddings", rules.TIED)
+        found: dict[str, str] = {}  # the checkpoint's names by GGUF's
         for stored in self._files.tensors.values():
             try:
                 name = gguf_name(rules, stored.name)
@@ -107,6 +108,8 @@ class HuggingFaceFolder:
                 ) from error
             if name is None or (name == "output.weight" and tied):
                 continue
+            if (other := found.setdefault(name, stored.name)) != stored.name:
+                raise EngineError(f"{self.name}: tensors {other} and {stored.name} are the same one of the model")
             if stored.dtype not in ITEM_BYTES:
                 raise EngineError(
                     f"{self.name}: tensor {stored.name} is {stored.dtype}, which is not supported; "
@@ -146,7 +149,7 @@ class HuggingFaceFolder:
             )
         if "output.weight" not in self._entries and not config.flag("tie_word_embeddings", rules.TIED):
             raise EngineError(
-                f"{self.name}: tensor lm_head.weight is missing, and tie_word_embeddings in {FILE} is false"
+                f"{self.name}: tensor lm_head.weight is missing, and tie_word_embeddings in {FILE} is not true"
             )
 
 

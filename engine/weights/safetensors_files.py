@@ -140,7 +140,7 @@ def _read_index(folder: Path, name: str) -> dict[str, str]:
     if not isinstance(index, dict) or not index:
         raise EngineError(f"{name}: {INDEX} has no weight_map of tensors: {_AGAIN}")
     for tensor, file in index.items():
-        if not isinstance(file, str) or Path(file).name != file or file in ("", "..") or "\0" in file:
+        if not isinstance(file, str) or Path(file).name != file or file in ("", "..") or not file.isprintable():
             raise EngineError(
                 f"{name}: {INDEX} has tensor {tensor} in {str(file)[:60]!r}, which is no file's name: {_AGAIN}"
             )

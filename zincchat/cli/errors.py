@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 
 import click
 
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 FAILURE, USAGE, INTERRUPTED, CLOSED_OUTPUT = 1, 2, 130, 141
 
 
@@ -71,12 +73,17 @@ def describe(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error} (add --debug for the cause)"
 
 
+def one_line(message: str) -> str:
+    """``message`` in one line; names in it come from files too, and may hold what a terminal would obey."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(message.split()))
+
+
 def _report(message: str, code: int, error: Exception | None = None, debug: bool = False) -> int:
     """Write ``message`` as one line (the traceback first, under --debug) and hand back ``code``."""
     try:
         if debug and error is not None:
             traceback.print_exception(error, file=sys.stderr)
-        click.echo(f"zincchat: {' '.join(message.split())}", err=True)
+        click.echo(f"zincchat: {one_line(message)}", err=True)
         sys.stdout.flush()
     except OSError:
         _silence_output()

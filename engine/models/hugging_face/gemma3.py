@@ -63,7 +63,10 @@ def metadata(config: Config) -> dict[str, Any]:
 def _local_theta(config: Config) -> float:
     settings = config.part("rope_parameters")
     local = settings.part("sliding_attention") if settings is not None else None
-    return config.number("rope_local_base_freq", 10000.0) if local is None else local.number("rope_theta", 10000.0)
+    if local is None:
+        return config.number("rope_local_base_freq", 10000.0)
+    local.require("rope_type", "default", default="default")
+    return local.number("rope_theta", 10000.0)
 
 
 def conversion(config: Config, name: str) -> Conversion:

@@ -55,6 +55,8 @@ def metadata(config: Config) -> dict[str, Any]:
     config.require("attn_output_gate", True, default=True)
     rope = Rope(config, 10000.0)
     rotated = rope.settings.number("partial_rotary_factor", config.number("partial_rotary_factor", 0.25))
+    if not 0 < rotated <= 1:
+        raise config.error("partial_rotary_factor", "above 0 and 1 at most")
     sections = rope.settings.get("mrope_section") or [11, 11, 10]
     if not isinstance(sections, list):
         raise rope.settings.error("mrope_section", "a list of three numbers")

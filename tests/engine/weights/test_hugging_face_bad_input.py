@@ -78,7 +78,10 @@ def test_a_config_that_is_none(tmp_path: Path, content: str | None, part: str) -
         ({"rope_scaling": {"rope_type": "llama3"}}, "config.json lacks factor"),
         ({"quantization_config": {"quant_method": "awq"}}, "quantised with awq, which is not supported; take the"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no' in config.json; it must be true or false"),
-        ({"tie_word_embeddings": False}, "lm_head.weight is missing, and tie_word_embeddings in config.json is false"),
+        (
+            {"tie_word_embeddings": False},
+            "lm_head.weight is missing, and tie_word_embeddings in config.json is not true",
+        ),
         ({"vocab_size": 321}, "model.embed_tokens.weight has 320 rows; by config.json the vocabulary has 321"),
         ({"head_dim": 24}, "k_proj.weight is (32, 64); by config.json it has 48 rows"),
         ({"intermediate_size": 128}, "gate_proj.weight is (96, 64), config.json says (128, 64)"),
@@ -100,6 +103,11 @@ def test_a_config_that_does_not_fit(tmp_path: Path, values: dict[str, Any], part
         ("smollm3", {"no_rope_layers": 1}, "no_rope_layers is 1 in config.json"),
         ("smollm3", {"no_rope_layers": [1, 1, 1, 0]}, "no_rope_layers is [1, 1, 1, 0] in config.json"),
         ("gemma3", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0 in config.json; it must be above 0"),
+        (
+            "gemma3",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+            "sliding_attention: rope_type is 'linear' in config.json; only default is supported",
+        ),
         ("gemma3", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0 in config.json; only none"),
         ("gemma3", {"layer_types": ["sliding_attention"]}, "it must be a list of 7 kinds, one a layer"),
         ("qwen3_5", {"layer_types": ["full_attention"] + ["linear_attention"] * 3}, "at a fixed interval"),
@@ -110,6 +118,7 @@ def test_a_config_that_does_not_fit(tmp_path: Path, values: dict[str, Any], part
             "linear_value_head_dim is 1000000 in config.json; it must be 512",
         ),
         ("qwen3_5", {"linear_num_value_heads": 10**6}, "linear_num_value_heads is 1000000 in config.json; it must be"),
+        ("qwen3_5", {"rope_parameters": None, "partial_rotary_factor": 1e308}, "partial_rotary_factor is 1e+308 in"),
         ("qwen3_5", {"rope_parameters": {"mrope_section": 4}}, "mrope_section is 4 in config.json; it must be a list"),
         ("qwen3_5", {"attn_output_gate": False}, "attn_output_gate is False in config.json; only true is supported"),
     ],
@@ -146,6 +155,10 @@ def of_shape(name: str, *shape: int) -> Callable[[Tensors], None]:
         (
             lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
             "it has pytorch_model.bin, a PyTorch file, which is not read",
+        ),
+        (
+            edited(lambda tensors: {**tensors, "norm.weight": dict(tensors["model.norm.weight"])}),
+            "norm.weight are the same one of the model",
         ),
         (
             lambda folder: cut(folder / "model.safetensors", -100),
@@ -215,6 +228,8 @@ def cut(path: Path, size: int) -> None:
             "which is no file's name",
         ),
         (lambda index: index["weight_map"].update({"model.norm.weight": 3}), "which is no file's name"),
+        (lambda index: index["weight_map"].update({"model.norm.weight": "\ud800"}), "which is no file's name"),
+        (lambda index: index["weight_map"].update({"model.norm.weight": ""}), "which is no file's name"),
         (lambda index: index.update(weight_map=[]), "has no weight_map of tensors"),
     ],
 )

@@ -176,5 +176,16 @@ def test_an_unexpected_error_is_one_line_too(zincchat: Zincchat, monkeypatch: py
     assert_one_line(zincchat("run", "Hi"), 1, "ZeroDivisionError", "nobody expected this", "--debug")
 
 
+def test_an_error_gives_the_terminal_nothing_to_obey(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor's name, say."""
+
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise ValueError("tensor \x1b]0;x\x07\udce9 \u00e9\U0001f469\u200d\U0001f52c\nis none")
+
+    monkeypatch.setattr(FakeEngine, "open", fail)
+    outcome = zincchat("run", "Hi")
+    assert_one_line(outcome, 1, "tensor \ufffd]0;x\ufffd\ufffd \u00e9\U0001f469\u200d\U0001f52c is none")
+
+
 def test_the_chat_needs_a_terminal(zincchat: Zincchat) -> None:
     assert_one_line(zincchat(), 1, "needs a terminal", "zincchat run")
