@@ -21,7 +21,7 @@ from engine.vulkan.pipelines import Kernels
 from engine.weights.load import Weights
 
 CPU_CHUNK_TOKENS = 32
-GPU_CHUNK_TOKENS = 256
+GPU_CHUNK_TOKENS = 512
 _FIRST_CHUNK_TOKENS = 16  # and the fewest: with less, the matrix kernels take as long a chunk
 # A chunk is one submission: long enough to read the weights seldom, short enough that a cancel is heard in time and
 # that no desktop GPU's watchdog bites.

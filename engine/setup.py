@@ -16,6 +16,7 @@ from engine.program import matrix, sample
 from engine.program.activations import Activations
 from engine.program.delta import delta_kernels
 from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, rope_defines, small_kernels
+from engine.program.matrix import Float16
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Memory, Slice
@@ -56,6 +57,7 @@ def allocate_buffers(
     """
     tables = tuple(_rope_table(memory, context, item) for item in frequencies)
     splits = -(-context // SPLIT_TOKENS)
+    width = -(-max(g.hidden, g.q_size, g.ffn, *(size for _, size in g.extra)) // 32) * 32
     arrivals = memory.allocate(g.heads * 4)
     memory.write(arrivals, np.zeros(g.heads, np.uint32))
     memory.flush()
@@ -67,6 +69,7 @@ def allocate_buffers(
         parts=memory.allocate(splits * g.q_size * _FLOAT_BYTES),
         sums=memory.allocate(splits * g.heads * 2 * _FLOAT_BYTES),
         arrivals=arrivals,
+        float16=Float16(memory.allocate(chunk_tokens * 4 * width), memory.allocate(chunk_tokens * _FLOAT_BYTES)),
     )
 
 

@@ -1,18 +1,21 @@
 #version 460
-// Prompt attention for GPUs: one workgroup of LANES a (query head, query), scores and softmax in shared memory, the
-// keys that the query sees SPLIT tokens at a time.
+// Prompt attention for GPUs: a workgroup a query head and QUERIES queries, KEYS keys and then their values at a time
+// through shared memory, with an online softmax. A lane has 4 queries, and every 16th of the keys and of the quads (four
+// dimensions). Tiles begin at multiples of KEYS, and one that a query does not see leaves its bits as they are, so that a
+// token's result does not depend on who shares its workgroup.
+#extension GL_EXT_control_flow_attributes : require
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"
-#include "reduce.glsl"
+#include "subgroup.glsl"
 
-layout(local_size_x = LANES) in;
+layout(local_size_x = QUERIES * 4) in;
 
-BUFFER(0, readonly, Q, float, q)
-BUFFER(1, readonly, KCache, uvec4, k_cache)
-BUFFER(2, readonly, VCache, uint, v_cache)
+BUFFER(0, readonly, Q, vec4, q)
+BUFFER(1, readonly, KCache, uvec2, k_cache)
+BUFFER(2, readonly, VCache, uvec2, v_cache)
 BUFFER(3, readonly, State, uint, state)
-BUFFER(4, writeonly, Out, float, result)
+BUFFER(4, writeonly, Out, vec4, result)
 PUSH_BEGIN
     ADDRESS(Q, q)
     ADDRESS(KCache, k_cache)
@@ -27,71 +30,127 @@ PUSH_BEGIN
     uint window;
 PUSH_END
 
-const uint PAIRS = HEAD_DIM / 2;            // dimensions go in pairs: one 32-bit word of the cache
-const uint SLICES = max(1, LANES / PAIRS);  // lanes beyond one a pair share the tokens out
-shared vec4 query[HEAD_DIM / 4];
-shared float weights[SPLIT];
-shared vec2 sliced[SLICES * PAIRS];
+#define LANES (QUERIES * 4u)
+#define QUADS (HEAD_DIM / 4u)
+#define KEYS_A_LANE (KEYS / 16u)
+#define QUADS_A_LANE ((QUADS + 15u) / 16u)
+// one more a row than it has, so that rows start in different banks
+#define ROW_QUADS (QUADS + 1u)
+#define ROW_SCORES (KEYS / 4u + 1u)
+shared vec4 queries[QUERIES * QUADS];
+shared uvec2 tile[KEYS * ROW_QUADS];  // of keys, then of their values: float16
+shared vec4 scores[QUERIES * ROW_SCORES];  // then the weights of the values
+shared float shrinks[QUERIES];
+
+vec4 tile_quad(uint at) {
+    const uvec2 raw = tile[at];
+    return vec4(unpackHalf2x16(raw.x), unpackHalf2x16(raw.y));
+}
 
 void kernel() {
-    const uint lane = gl_LocalInvocationIndex;
-    const uint head = gl_WorkGroupID.y;
+    const uint lane = gl_LocalInvocationIndex, column = lane % 16u, first_row = lane / 16u * 4u;
+    const uint head = gl_WorkGroupID.y, first = gl_WorkGroupID.x * QUERIES;
     const uint position = state.data[STATE_POSITION];
-    const uint last = position + gl_WorkGroupID.x;
-    const uint row = gl_WorkGroupID.x * heads + head;
-    const uint kv_base = (head / (heads / kv_heads)) * context;
-    for (uint d = lane; d < HEAD_DIM; d += LANES) query[d / 4][d % 4] = q.data[row * HEAD_DIM + d] * scale;
+    const uint first_key = first_seen(position + first, window), end_key = position + min(first + QUERIES, tokens);
+    const uint kv_base = head / (heads / kv_heads) * context;
+    for (uint i = lane; i < QUERIES * QUADS; i += LANES) {
+        const uint token = min(first + i / QUADS, tokens - 1u);
+        queries[i] = q.data[(token * heads + head) * QUADS + i % QUADS] * scale;
+    }
+    vec4 sums[4][QUADS_A_LANE];
+    [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+        [[unroll]] for (uint n = 0u; n < QUADS_A_LANE; ++n) sums[r][n] = vec4(0.0);
+    }
+    // four lanes share a query's softmax
+    const uint own_row = lane / 4u, part = lane % 4u;
+    const uint own = position + first + own_row, own_first = first_seen(own, window);
     float top = -3.0e38, total = 0.0;
-    const uint slice = lane / PAIRS;
-    vec2 acc[(PAIRS + LANES - 1) / LANES];
-    for (uint n = 0; n < acc.length(); ++n) acc[n] = vec2(0.0);
-    barrier();
-    for (uint start = first_seen(last, window); start <= last; start += SPLIT) {
-        const uint count = min(SPLIT, last + 1 - start);
-        float highest = -3.0e38;
-        for (uint token = lane; token < count; token += LANES) {
-            const uint base = (kv_base + start + token) * (HEAD_DIM / 8);
-            vec4 dots = vec4(0.0);
-            for (uint d = 0; d < HEAD_DIM / 8; ++d) {
-                const uvec4 raw = k_cache.data[base + d];
-                dots = fma(query[2 * d], vec4(unpackHalf2x16(raw.x), unpackHalf2x16(raw.y)), dots);
-                dots = fma(query[2 * d + 1], vec4(unpackHalf2x16(raw.z), unpackHalf2x16(raw.w)), dots);
-            }
-            const float score = (dots.x + dots.y) + (dots.z + dots.w);
-            weights[token] = score;
-            highest = max(highest, score);
+    for (uint start = first_key / KEYS * KEYS; start < end_key; start += KEYS) {
+        barrier();
+        for (uint i = lane; i < KEYS * QUADS; i += LANES) {
+            const uint key = start + i / QUADS;
+            tile[i / QUADS * ROW_QUADS + i % QUADS] = k_cache.data[(kv_base + min(key, end_key - 1u)) * QUADS + i % QUADS];
         }
-        const float higher = max(top, workgroup_max(highest));
+        barrier();
+        float dots[4][KEYS_A_LANE];
+        [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+            [[unroll]] for (uint n = 0u; n < KEYS_A_LANE; ++n) dots[r][n] = 0.0;
+        }
+        for (uint d = 0u; d < QUADS; ++d) {
+            vec4 keys[KEYS_A_LANE];
+            [[unroll]] for (uint n = 0u; n < KEYS_A_LANE; ++n) keys[n] = tile_quad((n * 16u + column) * ROW_QUADS + d);
+            [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+                const vec4 query = queries[(first_row + r) * QUADS + d];
+                [[unroll]] for (uint n = 0u; n < KEYS_A_LANE; ++n) {
+                    dots[r][n] = fma(query.w, keys[n].w, fma(query.z, keys[n].z, fma(query.y, keys[n].y, fma(query.x, keys[n].x, dots[r][n]))));
+                }
+            }
+        }
+        [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+            [[unroll]] for (uint n = 0u; n < KEYS_A_LANE; ++n) {
+                const uint key = n * 16u + column;
+                scores[(first_row + r) * ROW_SCORES + key / 4u][key % 4u] = dots[r][n];
+            }
+        }
+        barrier();
+        for (uint i = lane; i < KEYS * QUADS; i += LANES) {
+            const uint key = start + i / QUADS;
+            const bool there = key >= first_key && key < end_key;  // what nobody sees may be anything, NaN too
+            tile[i / QUADS * ROW_QUADS + i % QUADS] = there ? v_cache.data[(kv_base + key) * QUADS + i % QUADS] : uvec2(0u);
+        }
+        float highest = -3.0e38;
+        [[unroll]] for (uint n = 0u; n < KEYS / 4u; ++n) {
+            const uint key = start + n * 4u + part;
+            const float score = scores[own_row * ROW_SCORES + n][part];
+            if (key >= own_first && key <= own) highest = max(highest, score);
+        }
+        highest = max(highest, subgroupShuffleXor(highest, 1u));
+        highest = max(highest, subgroupShuffleXor(highest, 2u));
+        const float higher = max(top, highest);
         const float shrink = exp(top - higher);
         top = higher;
         float sum = 0.0;
-        for (uint token = lane; token < count; token += LANES) {
-            const float weight = exp(weights[token] - top);
-            weights[token] = weight;
+        [[unroll]] for (uint n = 0u; n < KEYS / 4u; ++n) {
+            const uint key = start + n * 4u + part;
+            const float score = scores[own_row * ROW_SCORES + n][part];
+            const float weight = key >= own_first && key <= own ? exp(score - top) : 0.0;
+            scores[own_row * ROW_SCORES + n][part] = weight;
             sum += weight;
         }
-        total = fma(total, shrink, workgroup_sum(sum));
+        sum += subgroupShuffleXor(sum, 1u);
+        sum += subgroupShuffleXor(sum, 2u);
+        total = fma(total, shrink, sum);
+        if (part == 0u) shrinks[own_row] = shrink;
         barrier();
-        uint n = 0;
-        for (uint pair = lane % PAIRS; slice < SLICES && pair < PAIRS; pair += LANES, ++n) {
-            vec2 value = acc[n] * shrink;
-            for (uint token = slice; token < count; token += SLICES) {
-                const uint raw = v_cache.data[(kv_base + start + token) * PAIRS + pair];
-                value = fma(vec2(weights[token]), unpackHalf2x16(raw), value);
-            }
-            acc[n] = value;
+        [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+            const vec4 factor = vec4(shrinks[first_row + r]);
+            [[unroll]] for (uint n = 0u; n < QUADS_A_LANE; ++n) sums[r][n] *= factor;
         }
-        barrier();
+        for (uint key = 0u; key < KEYS; key += 4u) {
+            vec4 weights[4];
+            [[unroll]] for (uint r = 0u; r < 4u; ++r) weights[r] = scores[(first_row + r) * ROW_SCORES + key / 4u];
+            [[unroll]] for (uint n = 0u; n < QUADS_A_LANE; ++n) {
+                const uint quad = n * 16u + column;
+                if (QUADS % 16u == 0u || quad < QUADS) {
+                    [[unroll]] for (uint k = 0u; k < 4u; ++k) {
+                        const vec4 value = tile_quad((key + k) * ROW_QUADS + quad);
+                        [[unroll]] for (uint r = 0u; r < 4u; ++r) sums[r][n] = fma(vec4(weights[r][k]), value, sums[r][n]);
+                    }
+                }
+            }
+        }
     }
-    uint n = 0;
-    for (uint pair = lane % PAIRS; slice < SLICES && pair < PAIRS; pair += LANES, ++n) sliced[slice * PAIRS + pair] = acc[n];
     barrier();
-    const float factor = 1.0 / total;
-    for (uint pair = lane; pair < PAIRS; pair += LANES) {
-        vec2 value = sliced[pair];
-        for (uint s = 1; s < SLICES; ++s) value += sliced[s * PAIRS + pair];
-        result.data[row * HEAD_DIM + 2 * pair] = value.x * factor;
-        result.data[row * HEAD_DIM + 2 * pair + 1] = value.y * factor;
+    if (part == 0u) shrinks[own_row] = 1.0 / total;
+    barrier();
+    [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+        const uint token = first + first_row + r;
+        [[unroll]] for (uint n = 0u; n < QUADS_A_LANE; ++n) {
+            const uint quad = n * 16u + column;
+            if (token < tokens && quad < QUADS) {
+                result.data[(token * heads + head) * QUADS + quad] = sums[r][n] * shrinks[first_row + r];
+            }
+        }
     }
 }
 

@@ -9,16 +9,31 @@ from engine.cache import Cache
 from engine.models.config import Geometry
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
-from engine.program.matrix import Bias, Caches, Norm, embed, embed_decode, gate_up, matmul, matvec, qkv
+from engine.program.matrix import (
+    TO_FLOAT16_DEFINES,
+    Bias,
+    Caches,
+    Float16,
+    Norm,
+    embed,
+    embed_decode,
+    gate_up,
+    matmul,
+    matrix_size,
+    matvec,
+    qkv,
+    to_float16,
+)
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import attend_lanes, heads_a_group
+from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 
 _NORM_LANES = 512
 SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
 _FLOAT_BYTES = 4
+_READ_ONLY_X = ("matvec", "matvec_add", "bias")  # nodes of projections, which do not write what they multiply by
 
 
 class Buffers(NamedTuple):
@@ -31,6 +46,7 @@ class Buffers(NamedTuple):
     parts: Slice  # float32 (splits, heads, head_size)
     sums: Slice  # float32 (splits, heads, 2)
     arrivals: Slice  # uint32 (heads,), zero between tokens
+    float16: Float16  # of a prompt chunk, what cooperative matrices multiply by
 
 
 class _Choice(NamedTuple):
@@ -59,6 +75,12 @@ def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
     return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g.heads, g.kv_heads, g.head_size)}
 
 
+def prompt_defines(head_size: int) -> Defines:
+    """Defines of attend_prompt.comp."""
+    tiles = prompt_tiles(head_size)
+    return {"HEAD_DIM": head_size, "QUERIES": tiles.queries, "KEYS": tiles.keys}
+
+
 def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
     """The kernels besides the matrix ones, by node kind, chosen for this device: those that the model needs."""
     device = kernels.device
@@ -70,7 +92,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
     attend_name = "attend_rows"
     if not cpu:
         attend_name = "attend_prompt" if prefill else "attend_groups"
-        attend |= {"LANES": max(128, size)} if prefill else attend_defines(g, size)
+        attend = prompt_defines(g.head_size) if prefill else attend | attend_defines(g, size)
     elif prefill:
         attend["PREFILL"] = 1
     norm = norm_defines(g.hidden, size, cpu)
@@ -82,6 +104,8 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         "norm_add": _Choice("norm", {**norm, "ADD": 1}),
         "gelu_mul": _Choice("gelu_mul", {}),
     }
+    if prefill and matrix_size(kernels):
+        further["to_float16"] = _Choice("to_float16", TO_FLOAT16_DEFINES)
     return {
         "norm": _Choice("norm", norm),
         "add": _Choice("add", {}),
@@ -92,7 +116,7 @@ def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Ch
         "attend_merged": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
         "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
         "silu_mul": _Choice("silu_mul", {}),
-        **{kind: choice for kind, choice in further.items() if kind in g.further_kinds},
+        **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
     }
 
 
@@ -122,14 +146,16 @@ class Lowering:
         offered = ROW_KERNEL_PASSES if kernels.device.row_kernels else PASSES
         self.passes = tuple(name for name in offered if name != "delta" or geometry.delta)  # there are kernels for
         self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
+        if prefill and not kernels.device.row_kernels:
+            self._lane_rows = prompt_tiles(geometry.head_size).queries
         self._heads_a_group = int(self._small["attend"].defines.get("HEADS", 1))
         self._rope_defines = rope_defines(geometry)
         self._scale = geometry.attention_scale
+        self._matrices = matrix_size(kernels) if prefill else None
+        self._in_float16: Slice | None = None  # what Buffers.float16 holds, as long as nothing writes it
         self._lowered: dict[str, Callable[[Node], Op]] = {
             "norm": self._norm,
             "norm_add": self._norm,
-            "matvec": self._matvec,
-            "matvec_add": self._matvec_add,
             "bias": self._bias,
             "add": self._add,
             "head_norm": self._head_norm,
@@ -149,16 +175,22 @@ class Lowering:
             "attend_gated": self._attend,
             "embed": self._embed,
             "head": self._head,
+            "matvec": self._matvec,
+            "matvec_add": self._matvec,
         }
         cache = buffers.cache
         states = (buffers.state, cache.recurrent, cache.marked)
         self._lowered |= DeltaLowering(kernels, geometry, *states, tokens, prefill).lowered
 
     def lower(self, nodes: list[Node]) -> list[Op]:
-        """One op a node; two for decode attention (ranges, then their merge), and one for each part of a weight."""
+        """One op a node, but for decode attention (ranges, then their merge), each part of a weight, and what cooperative
+        matrices need before the first that reads an input."""
         lowered, several = self._lowered, self._lowered_to_several
         ops: list[Op] = []
+        self._in_float16 = None
         for node in nodes:
+            if node.kind not in _READ_ONLY_X:
+                self._in_float16 = None
             if node.kind in several:
                 ops += several[node.kind](node)
             else:
@@ -192,18 +224,20 @@ class Lowering:
             x.size * 2,
         )
 
-    def _matvec(self, node: Node) -> Op:
+    def _matvec(self, node: Node) -> list[Op]:
         weight, x, y, *more = node.args
         norm, bias = _norm_and_bias(more)
-        if self.prefill:
-            return matmul(self.kernels, weight, x, y, self.tokens, bias=bias, name=node.name)
-        return matvec(self.kernels, weight, x, y, norm=norm, bias=bias, name=node.name)
-
-    def _matvec_add(self, node: Node) -> Op:
-        weight, x, y = node.args
-        if self.prefill:
-            return matmul(self.kernels, weight, x, y, self.tokens, add=True, name=node.name)
-        return matvec(self.kernels, weight, x, y, add=True, name=node.name)
+        add = node.kind == "matvec_add"
+        if not self.prefill:
+            return [matvec(self.kernels, weight, x, y, add=add, norm=norm, bias=bias, name=node.name)]
+        if self._matrices is None:
+            return [matmul(self.kernels, weight, x, y, self.tokens, add=add, bias=bias, name=node.name)]
+        ops = [matmul(self.kernels, weight, self.b.float16, y, self.tokens, add=add, bias=bias, name=node.name)]
+        if self._in_float16 is not x:
+            self._in_float16 = x
+            made = to_float16(self.kernels, x, self.b.float16, self.tokens, weight.cols, name=node.name + ".float16")
+            ops.insert(0, made)
+        return ops
 
     def _head(self, node: Node) -> list[Op]:
         weight, x, y, *norms = node.args

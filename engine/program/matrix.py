@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.op import Op
-from engine.program.tuning import division, lanes, norm_late, stage_blocks
+from engine.program.tuning import division, lanes, matrix_tiles, norm_late, stage_blocks
+from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 from engine.weights.formats import FLOATS, Layout
@@ -29,6 +30,7 @@ Groups = tuple[int, int, int]
 _MAX_GROUPS = 65535  # a dimension, all that the specification guarantees
 _TOKENS_A_TILE = {True: 16, False: 64}  # by "software device"
 _ROWS_A_TILE = {True: 8, False: 64}
+TO_FLOAT16_DEFINES: Defines = {"LANES": 256, "X_PARTS": 2}
 _OPERATIONS = ("matvec", "gate_up", "qkv", "head", "matmul", "embed")
 _ENDINGS = {"add": "ADD", "bias": "BIAS", "gelu": "GELU"}  # of uses, and the define that says so to a kernel
 # what can be done part by part: a result's rows are written, or one row of a table is read
@@ -68,9 +70,25 @@ class Weight:
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 
+class Float16(NamedTuple):
+    """What cooperative matrices take for x (tokens, cols): float16 in whole blocks of 32 columns, and a factor a token.
+
+    ``values`` and ``factors``, float32 (tokens,), as shaders/to_float16.comp leaves them.
+    """
+
+    values: Slice
+    factors: Slice
+
+
 def layout(kernels: Kernels) -> Layout:
     """The layout of planes that these kernels read."""
     return "cpu" if "CPU_DEVICE" in kernels.base else "gpu"
+
+
+def matrix_size(kernels: Kernels) -> MatrixSize | None:
+    """The cooperative matrices that ``matmul`` uses; None where it takes x as it is."""
+    plain = layout(kernels) == "cpu" or "NO_COOPERATIVE_MATRIX" in kernels.base
+    return None if plain else kernels.device.matrix_size
 
 
 def required_kernels(
@@ -225,10 +243,17 @@ def head_keys(
     )
 
 
+def to_float16(kernels: Kernels, x: Slice, y: Float16, tokens: int, cols: int, name: str = "to_float16") -> Op:
+    """x, float32 (tokens, cols), as cooperative matrices take it."""
+    kernel = kernels.get("to_float16", TO_FLOAT16_DEFINES)
+    moved = tokens * cols * 6
+    return Op(name, kernel, (x, y.values, y.factors), (cols,), (tokens, 1, 1), "small", moved)
+
+
 def matmul(
     kernels: Kernels,
     weight: Weight,
-    x: Slice,
+    x: Slice | Float16,
     y: Slice,
     tokens: int,
     *,
@@ -238,14 +263,20 @@ def matmul(
 ) -> Op:
     """Y = X W^T, Y += X W^T, or Y = X W^T + bias: X float32 (tokens, cols), Y float32 (tokens, rows).
 
-    A token's result does not depend on how many tokens there are.
+    X is a Float16 where, and only where, there is a ``matrix_size``. A token's result does not depend on how many
+    tokens there are.
     """
     use: Use = "matmul_add" if add else "matmul_bias" if bias else "matmul"
-    kernel, groups, scalars, moved = _plan(kernels, weight, use)
-    tiles = -(-tokens // groups[1])
-    buffers = (weight.quants, weight.scales, x, y, bias.vector if bias else x)
+    kernel, (row_tiles, tile_tokens, _), scalars, moved = _plan(kernels, weight, use)
+    tiles = -(-tokens // tile_tokens)
     moved += 4 * (tokens - 1) * (weight.rows + weight.cols)
-    return Op(name or weight.name, kernel, buffers, (*scalars, tokens), (groups[0], tiles, 1), "weights", moved)
+    if isinstance(x, Float16):
+        buffers = (weight.quants, weight.scales, *x, y, bias.vector if bias else x.factors)
+        groups = (tiles, row_tiles, 1)  # what reads the same weights runs at the same time
+    else:
+        buffers = (weight.quants, weight.scales, x, y, bias.vector if bias else x)
+        groups = (row_tiles, tiles, 1)
+    return Op(name or weight.name, kernel, buffers, (*scalars, tokens), groups, "weights", moved)
 
 
 def embed(
@@ -330,6 +361,13 @@ def _choose(
         defines["TAIL"] = 1
     if ending := _ENDINGS.get(use.rpartition("_")[-1]):
         defines[ending] = 1
+    size = matrix_size(kernels)
+    if operation == "matmul" and size:
+        tiles = matrix_tiles(rows, size, kernels.device.subgroup_size)
+        defines |= {"MATRIX_M": size.m, "MATRIX_N": size.n, "MATRIX_K": size.k, "ROWS": tiles.rows}
+        defines |= {"TOKENS": tiles.tokens, "SUBGROUPS_DOWN": tiles.down, "SUBGROUPS_ACROSS": tiles.across}
+        defines |= {"BUFFERS": tiles.buffers, "X_PARTS": tiles.x_parts, "W_PARTS": tiles.w_parts}
+        return "matmul_matrices", defines, (-(-rows // tiles.rows), tiles.tokens, 1)
     if operation == "matmul":
         tile = _TOKENS_A_TILE[cpu]
         if cpu:
@@ -346,10 +384,10 @@ def _choose(
     if "NORM" in defines and norm_late(name):
         defines["NORM_LATE"] = 1
     device = kernels.device
-    size = device.subgroup_size
-    at_once, teams, groups = division(name, type, rows, cols, size, device.most_invocations)
-    stage = stage_blocks(type, cols, size, device.shared_bytes)
-    defines |= {"COLS": cols, "LANES": lanes(cols, size), "TEAMS": teams, "ROWS": at_once, "STAGE_BLOCKS": stage}
+    width = device.subgroup_size
+    at_once, teams, groups = division(name, type, rows, cols, width, device.most_invocations)
+    stage = stage_blocks(type, cols, width, device.shared_bytes)
+    defines |= {"COLS": cols, "LANES": lanes(cols, width), "TEAMS": teams, "ROWS": at_once, "STAGE_BLOCKS": stage}
     return name, defines, (groups, 1, 1)
 
 

@@ -6,8 +6,11 @@ workgroup takes at once, and how many workgroups there are, changes no bit.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gguf.constants import GGMLQuantizationType as _T
 
+from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.weights.formats import CODEBOOKS, FLOATS
 
 _MOST_LANES = 128
@@ -20,6 +23,7 @@ _DEFAULT_ROWS = 8
 _ROWS_OF_CHUNKS = 4
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
+_ROWS_OF_LARGE_TILES = 2048  # fewer are too few tiles for all of a GPU
 _ATTEND_LANES = 256
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
@@ -62,6 +66,25 @@ def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> 
     return blocks if blocks <= most else max(1, most // team) * team
 
 
+class MatrixTiles(NamedTuple):
+    """How matmul_matrices.comp divides a matrix: rows and tokens a workgroup, and its subgroups each way."""
+
+    rows: int
+    tokens: int
+    down: int
+    across: int
+    buffers: int
+    x_parts: int = 2
+    w_parts: int = 1
+
+
+def matrix_tiles(rows: int, size: MatrixSize, subgroup_size: int) -> MatrixTiles:
+    """The tiles of a matrix of so many rows, whatever the number of tokens."""
+    if size.m < 16 or size.n < 16:
+        return MatrixTiles(2 * size.m, 2 * size.n, 2, 2, 2)
+    return MatrixTiles(128, 64, 4, 2, 2) if rows >= _ROWS_OF_LARGE_TILES else MatrixTiles(64, 64, 2, 2, 1)
+
+
 def norm_late(kernel: str) -> bool:
     """Whether the norm's weights are loaded after its sum: a wait, but in kernels short of registers a gain."""
     return kernel in ("gate_up_groups", "head_groups")
@@ -70,6 +93,18 @@ def norm_late(kernel: str) -> bool:
 def attend_lanes(subgroup_size: int) -> int:
     """Invocations a workgroup of decode attention; part of its arithmetic."""
     return max(64, min(_ATTEND_LANES, 16 * subgroup_size))
+
+
+class PromptTiles(NamedTuple):
+    """Queries a workgroup of prompt attention, and keys it takes at once; these are part of the arithmetic."""
+
+    queries: int
+    keys: int
+
+
+def prompt_tiles(head_size: int) -> PromptTiles:
+    """The tiles of attend_prompt.comp: float32 queries and float16 keys of it in 40 KiB of shared memory."""
+    return PromptTiles(32, 64) if head_size <= 128 else PromptTiles(16, 32)
 
 
 def heads_a_group(heads: int, kv_heads: int, head_size: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.calibration import open_calibration
+from engine.vulkan.cooperative_matrix import matrix_size
 from engine.vulkan.instance import Instance, extensions_of
 
 _COMPUTE = 2
@@ -30,7 +31,9 @@ _OPTIONAL = (
     ("clock", "shaderDeviceClock"),
     ("clock", "shaderSubgroupClock"),
     ("executables", "pipelineExecutableInfo"),
+    ("matrices", "cooperativeMatrix"),
 )
+_MATRICES_EXTENSION = "VK_KHR_cooperative_matrix"
 _STATISTICS_EXTENSION = "VK_KHR_pipeline_executable_properties"
 _EXTENSIONS = (
     "VK_KHR_shader_clock",
@@ -73,13 +76,14 @@ class Device:
         lib.vkGetPhysicalDeviceFeatures2(self.physical, chain)
         self._select_features(structures)
         self._read_properties()
+        self.matrix_size = matrix_size(instance, self.physical, self.features)
         self.queue_family, self.timestamp_bits = self._choose_family()
         priority = ffi.new("float[]", [1.0])
         queue = ffi.new(
             "VkDeviceQueueCreateInfo*",
             {"sType": 2, "queueFamilyIndex": self.queue_family, "queueCount": 1, "pQueuePriorities": priority},
         )
-        enabled = (*_EXTENSIONS, _STATISTICS_EXTENSION)
+        enabled = (*_EXTENSIONS, _STATISTICS_EXTENSION, _MATRICES_EXTENSION)
         names = [ffi.new("char[]", name.encode()) for name in enabled if name in self.extensions]
         if binding == "descriptors" and "VK_KHR_push_descriptor" not in self.extensions:
             raise EngineError(f"{self.info.name} has no push descriptors, which the descriptor build needs")
@@ -140,13 +144,18 @@ class Device:
         v11 = ffi.new("VkPhysicalDeviceVulkan11Features*", {"sType": 49, "pNext": v12})
         v10 = ffi.new("VkPhysicalDeviceFeatures2*", {"sType": 1000059000, "pNext": v11})
         executables = ffi.new("VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR*", {"sType": 1000269000})
+        matrices = ffi.new("VkPhysicalDeviceCooperativeMatrixFeaturesKHR*", {"sType": 1000506000})
         last = v13
-        for extension, structure in (("VK_KHR_shader_clock", clock), (_STATISTICS_EXTENSION, executables)):
+        for extension, structure in (
+            ("VK_KHR_shader_clock", clock),
+            (_STATISTICS_EXTENSION, executables),
+            (_MATRICES_EXTENSION, matrices),
+        ):
             if extension in self.extensions:
                 last.pNext = structure
                 last = structure
         parts = {"v10": v10.features, "v11": v11, "v12": v12, "v13": v13, "clock": clock, "executables": executables}
-        return v10, parts
+        return v10, {**parts, "matrices": matrices}
 
     def _select_features(self, structures: dict[str, Any]) -> None:
         """Note what the device offers, then leave only the wanted features enabled in the chain."""

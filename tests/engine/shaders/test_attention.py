@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine.program.lower import SPLIT_TOKENS as SPLIT
-from engine.program.lower import attend_defines, attended_ranges
-from tests.engine.gpu import Gpu
+from engine.program.lower import attend_defines, attended_ranges, prompt_defines
+from tests.engine.gpu import POISON, Gpu
 
 
 @pytest.fixture(scope="module")
@@ -187,12 +187,36 @@ def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position,
         assert np.array_equal(gpu.read(merged), gpu.read(out))
 
 
+def prefill_attention(gpu, variant, q, caches, state, context, window):
+    """What the kernel makes of q (tokens, heads, size) float32 at the state's position."""
+    tokens, heads, size = q.shape
+    kv_heads = caches[0].size // (context * size * 2)
+    out, sums = gpu.poisoned(q.nbytes + 64), gpu.poisoned(16)
+    if variant == "attend_rows":
+        defines = {"HEAD_DIM": size, "SPLIT": SPLIT, "PREFILL": 1}
+        queries, unused = gpu.device.subgroup_size, (sums,) * 4
+    else:
+        defines, unused = prompt_defines(size), ()
+        queries = defines["QUERIES"]
+    gpu.dispatch(
+        variant,
+        (gpu.array(q), *caches, state, out, *unused),
+        (heads, kv_heads, context, tokens, size**-0.5, window),
+        (-(-tokens // queries), heads, 1),
+        defines,
+    )
+    result = gpu.read(out)
+    assert (result[q.size :].view(np.uint8) == POISON).all(), "wrote past the last token"
+    return result[: q.size].reshape(q.shape)
+
+
 @pytest.mark.parametrize("variant", ["attend_rows", "attend_prompt"])
 @pytest.mark.parametrize(
     ("size", "heads", "kv_heads", "position", "tokens", "window"),
     [
         *((64, 9, 3, 0, 13, 0), (64, 4, 2, 60, 9, 0), (24, 3, 1, 100, 1, 0), (256, 2, 1, 0, 10, 0)),
         *((64, 4, 2, 0, 13, 5), (24, 3, 1, 90, 9, 70), (256, 4, 1, 63, 9, 66), (32, 2, 2, 20, 3, 1)),
+        *((64, 2, 1, 3, 125, 0), (80, 2, 2, 30, 70, 33), (96, 3, 1, 0, 65, 0), (128, 2, 1, 31, 97, 64)),
     ],
 )
 def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens, window):
@@ -203,17 +227,21 @@ def test_prefill_attention(gpu, variant, size, heads, kv_heads, position, tokens
     seen = [slice(max(0, end - window) if window else 0, end) for end in range(position + 1, position + tokens + 1)]
     for unseen in (slice(position + tokens, None), slice(0, seen[0].start)):
         k[:, unseen], v[:, unseen] = np.float16("nan"), np.float16("nan")
-    out, sums = gpu.poisoned(q.nbytes), gpu.poisoned(16)
-    defines = {"HEAD_DIM": size, "SPLIT": SPLIT} | ({"PREFILL": 1} if variant == "attend_rows" else {})
-    lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
-    extra, unused = ({}, (sums,) * 4) if variant == "attend_rows" else ({"LANES": 128}, ())
-    scale = size**-0.5
-    gpu.dispatch(
-        variant,
-        (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), out, *unused),
-        (heads, kv_heads, context, tokens, scale, window),
-        (-(-tokens // lanes), heads, 1),
-        defines | extra,
-    )
-    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), seen, scale)
-    assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
+    caches = [gpu.array(k), gpu.array(v)]
+    result = prefill_attention(gpu, variant, q, caches, state_at(gpu, position), context, window)
+    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), seen, size**-0.5)
+    assert np.abs(result - expected).max() < 2e-5
+
+
+@pytest.mark.parametrize("window", [0, 70])
+@pytest.mark.parametrize("variant", ["attend_rows", "attend_prompt"])
+def test_prefill_attention_does_not_depend_on_the_chunk(gpu, variant, window):
+    rng = np.random.default_rng()
+    context, heads, kv_heads, size, position, tokens = 256, 4, 2, 64, 50, 150
+    q = rng.normal(size=(tokens, heads, size)).astype(np.float32) * 3
+    caches = [gpu.array(rng.normal(size=(kv_heads, context, size)).astype(np.float16)) for _ in range(2)]
+    together = prefill_attention(gpu, variant, q, caches, state_at(gpu, position), context, window)
+    for start, stop in ((0, 1), (1, 38), (38, 101), (101, 150)):
+        state = state_at(gpu, position + start)
+        part = prefill_attention(gpu, variant, q[start:stop], caches, state, context, window)
+        np.testing.assert_array_equal(part, together[start:stop])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +30,23 @@ def gpu() -> Iterator[Gpu]:
 
 @pytest.fixture(scope="module")
 def variants(gpu: Gpu) -> Iterator[Variants]:
-    """This device's own kernels, and those for GPUs."""
-    other = Kernels(gpu.device)
-    other.base.pop("CPU_DEVICE", None)
-    yield {"own": gpu.kernels, "gpu": other}
-    other.close()
+    """This device's own kernels, those for GPUs, and for GPUs without cooperative matrices."""
+    others = {name: Kernels(gpu.device) for name in ("gpu", "tiled")}
+    for other in others.values():
+        other.base.pop("CPU_DEVICE", None)
+    others["tiled"].base["NO_COOPERATIVE_MATRIX"] = 1
+    yield {"own": gpu.kernels, **others}
+    for other in others.values():
+        other.close()
 
 
 @pytest.fixture(params=["own", "gpu"])
 def kernels(request: pytest.FixtureRequest, variants: Variants) -> Kernels:
+    return variants[request.param]
+
+
+@pytest.fixture(params=["own", "gpu", "tiled"])
+def prompt_kernels(request: pytest.FixtureRequest, variants: Variants) -> Kernels:
     return variants[request.param]
 
 
@@ -63,6 +71,16 @@ def run(gpu: Gpu, op: Op, y: Slice) -> npt.NDArray[np.float32]:
     return gpu.read(y)
 
 
+def matmul(gpu: Gpu, kernels: Kernels, weight: Weight, x: Slice, y: Slice, tokens: int, **end: Any) -> list[Op]:
+    """The ops of a product with x, float32 (tokens, cols)."""
+    if matrix.matrix_size(kernels) is None:
+        return [matrix.matmul(kernels, weight, x, y, tokens, **end)]
+    halves = tokens * -(-weight.cols // 32) * 64
+    made = matrix.Float16(gpu.poisoned(2 * halves), gpu.poisoned(tokens * 4))
+    op = matrix.to_float16(kernels, x, made, tokens, weight.cols)
+    return [op, matrix.matmul(kernels, weight, made, y, tokens, **end)]
+
+
 def shapes(type: T) -> list[tuple[int, int]]:
     if type in K_TYPES:
         return [(1, 256), (21, 512), (40, 1536)]
@@ -83,15 +101,17 @@ def test_matvec(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: G
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
-def test_matmul(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType) -> None:
+def test_matmul(gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType) -> None:
     for (rows, cols), tokens in zip(shapes(type), (1, 17, 5, 70, 33, 16), strict=False):
         raw = random_raw(random, type, rows, cols)
-        weight = make_weight(gpu, kernels, raw, type, rows, cols)
+        weight = make_weight(gpu, prompt_kernels, raw, type, rows, cols)
         x = activations(random, tokens, cols)
         y = gpu.poisoned(tokens * rows * 4 + rows * 4 + 64)
-        result = run(gpu, matrix.matmul(kernels, weight, guarded(gpu, x), y, tokens), y)
+        gpu.run(*matmul(gpu, prompt_kernels, weight, guarded(gpu, x), y, tokens))
+        result = gpu.read(y)
         assert (result[tokens * rows :].view(np.uint8) == POISON).all(), "wrote past the last token"
-        assert_product(result[: tokens * rows], values(raw, type, rows, cols), x)
+        float16 = matrix.matrix_size(prompt_kernels) is not None
+        assert_product(result[: tokens * rows], values(raw, type, rows, cols), x, float16)
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
@@ -173,8 +193,8 @@ def test_biased_product_is_product_then_bias(gpu: Gpu, kernels: Kernels, random:
             gpu.run(matrix.matvec(kernels, weight, x, separate), add)
             gpu.run(matrix.matvec(kernels, weight, x, fused, bias=matrix.Bias(bias)))
         else:
-            gpu.run(matrix.matmul(kernels, weight, x, separate, count), add)
-            gpu.run(matrix.matmul(kernels, weight, x, fused, count, bias=matrix.Bias(bias)))
+            gpu.run(*matmul(gpu, kernels, weight, x, separate, count), add)
+            gpu.run(*matmul(gpu, kernels, weight, x, fused, count, bias=matrix.Bias(bias)))
         result = gpu.read(fused)
         np.testing.assert_array_equal(result, gpu.read(separate))
         assert (result[count * rows :].view(np.uint8) == POISON).all(), "wrote past the last row"
@@ -196,9 +216,8 @@ def test_added_product_is_product_then_add(gpu: Gpu, kernels: Kernels, random: n
     np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
 
     fused, separate, product = gpu.array(before), gpu.array(before), gpu.poisoned(before.nbytes)
-    gpu.run(
-        matrix.matmul(kernels, weight, x, fused, tokens, add=True), matrix.matmul(kernels, weight, x, product, tokens)
-    )
+    gpu.run(*matmul(gpu, kernels, weight, x, fused, tokens, add=True))
+    gpu.run(*matmul(gpu, kernels, weight, x, product, tokens))
     gpu.run(Op("add", add, (separate, product), (rows * tokens,), (2, 1, 1)))
     np.testing.assert_array_equal(gpu.read(fused), gpu.read(separate))
 
@@ -223,16 +242,39 @@ def test_stacked_weights_give_the_rows_of_the_separate_ones(
     np.testing.assert_array_equal(stacked, np.concatenate(separate))
 
 
-def test_a_token_does_not_depend_on_its_chunk(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
+def test_a_token_does_not_depend_on_its_chunk(
+    gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator
+) -> None:
     rows, cols, tokens = 24, 576, 70
-    weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, rows, cols), T.Q4_1, rows, cols)
+    weight = make_weight(gpu, prompt_kernels, random_raw(random, T.Q4_1, rows, cols), T.Q4_1, rows, cols)
     x = activations(random, tokens, cols)
     y = gpu.poisoned(tokens * rows * 4)
-    together = run(gpu, matrix.matmul(kernels, weight, gpu.array(x), y, tokens), y).reshape(tokens, rows)
+    gpu.run(*matmul(gpu, prompt_kernels, weight, gpu.array(x), y, tokens))
+    together = gpu.read(y).reshape(tokens, rows)
     for start, stop in ((0, 1), (1, 37), (37, 70)):
         part = gpu.poisoned((stop - start) * rows * 4)
-        result = run(gpu, matrix.matmul(kernels, weight, gpu.array(x[start:stop]), part, stop - start), part)
-        np.testing.assert_array_equal(result.reshape(-1, rows), together[start:stop])
+        gpu.run(*matmul(gpu, prompt_kernels, weight, gpu.array(x[start:stop]), part, stop - start))
+        np.testing.assert_array_equal(gpu.read(part).reshape(-1, rows), together[start:stop])
+
+
+@pytest.mark.parametrize("cols", [4, 100, 576])
+def test_to_float16_keeps_22_bits(gpu: Gpu, variants: Variants, random: np.random.Generator, cols: int) -> None:
+    """Whatever the size of a token's values, which may be 2^30 apart: of the largest, 2^-38 gets lost."""
+    x = activations(random, 6, cols)
+    x[1] = 0.0
+    x[2:4] *= np.array([[1e30], [1e-25]], np.float32)
+    x[4, 0], x[5, 0] = 60000.0, -3e38
+    blocks = -(-cols // 32)
+    made = matrix.Float16(gpu.poisoned(6 * blocks * 128), gpu.poisoned(6 * 4))
+    gpu.run(matrix.to_float16(variants["gpu"], guarded(gpu, x), made, 6, cols))
+    parts = gpu.read(made.values, np.float16).reshape(6, blocks, 2, 32).astype(np.float64).sum(2).reshape(6, -1)
+    factors = gpu.read(made.factors).astype(np.float64)
+    assert np.isfinite(parts).all()
+    assert not parts[:, cols:].any()
+    assert (np.frexp(factors)[0] == 0.5).all(), "not powers of two"
+    back = parts[:, :cols] * factors[:, None] * 16  # WEIGHT_FACTOR
+    largest = np.abs(x).max(-1, keepdims=True)
+    assert (np.abs(back - x) <= 2.0**-21 * np.abs(x) + 2.0**-38 * largest).all()
 
 
 @pytest.mark.parametrize("rows", [4_099, 262_152])
@@ -257,12 +299,13 @@ def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, rando
     weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, 40, 64), T.Q4_1, 40, 64)
     x = gpu.poisoned(256)
     bias = matrix.Bias(x)
+    many = matrix.Float16(x, x) if matrix.matrix_size(kernels) else x
     ops = [
         matrix.matvec(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, add=True),
-        matrix.gate_up(kernels, weight, weight, x, x), matrix.matmul(kernels, weight, x, x, 3),
-        matrix.matmul(kernels, weight, x, x, 3, add=True), matrix.embed(kernels, weight, x, x, 2),
+        matrix.gate_up(kernels, weight, weight, x, x), matrix.matmul(kernels, weight, many, x, 3),
+        matrix.matmul(kernels, weight, many, x, 3, add=True), matrix.embed(kernels, weight, x, x, 2),
         matrix.embed_decode(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, bias=bias),
-        matrix.matmul(kernels, weight, x, x, 3, bias=bias), matrix.gate_up(kernels, weight, weight, x, x, gelu=True),
+        matrix.matmul(kernels, weight, many, x, 3, bias=bias), matrix.gate_up(kernels, weight, weight, x, x, gelu=True),
     ]  # fmt: skip
     if matrix.layout(kernels) == "gpu":
         caches = matrix.Caches(x, x, x, x, 3, 1, 1)

@@ -1,0 +1,48 @@
+"""Which cooperative matrices a device multiplies (VK_KHR_cooperative_matrix)."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any, NamedTuple
+
+from engine.vulkan.api import NULL, check, ffi, instance_function
+from engine.vulkan.instance import Instance
+
+_NEEDED = ("cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel")
+_FLOAT16, _FLOAT32, _SUBGROUP = 0, 1, 3  # of VkComponentTypeKHR and VkScopeKHR
+_COLUMNS_A_TILE, _UNIT_COLUMNS = 32, 8  # of shaders/matmul_matrices.comp
+
+
+class MatrixSize(NamedTuple):
+    """A product of (m, k) by (k, n) float16 matrices, summed in (m, n) float32, by one subgroup."""
+
+    m: int
+    n: int
+    k: int
+
+
+def matrix_size(instance: Instance, physical: Any, features: Set[str]) -> MatrixSize | None:
+    """The size that kernels should take, the largest that suits them; None where the device has none."""
+    if not features.issuperset(_NEEDED):
+        return None
+    enumerate_ = instance_function(instance.handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
+    if enumerate_ is None:
+        return None
+    count = ffi.new("uint32_t*")
+    check(enumerate_(physical, count, NULL), "asking for cooperative matrices")
+    items = ffi.new("VkCooperativeMatrixPropertiesKHR[]", count[0])
+    for item in items:
+        item.sType = 1000506001
+    check(enumerate_(physical, count, items), "asking for cooperative matrices")
+    wanted = (_FLOAT16, _FLOAT16, _FLOAT32, _FLOAT32, _SUBGROUP)
+    sizes = [
+        MatrixSize(item.MSize, item.NSize, item.KSize)
+        for item in items[0 : count[0]]
+        if (item.AType, item.BType, item.CType, item.ResultType, item.scope) == wanted
+    ]
+    fitting = [
+        size
+        for size in sizes
+        if max(size.m, size.n) <= 32 and not size.k % _UNIT_COLUMNS and not _COLUMNS_A_TILE % size.k
+    ]
+    return max(fitting, key=lambda size: (size.m * size.n * size.k, size), default=None)

@@ -1,0 +1,188 @@
+#version 460
+// Y[t][r] = sum of W[r][c] X[t][c], or += with ADD, or with BIAS that and bias[r], by cooperative matrices: float16
+// in, float32 sums. ROWS rows by TOKENS tokens a workgroup, 32 columns at a time through shared memory, where weights
+// arrive as float16 times WEIGHT_FACTOR; the next columns are on their way while these are multiplied. X comes as
+// to_float16.comp leaves it. A result's order of summation is always the same.
+//
+// MATRIX_M, MATRIX_N, MATRIX_K: a matrix's rows, tokens and columns, as the device has them. A workgroup is
+// SUBGROUPS_DOWN by SUBGROUPS_ACROSS subgroups, each with its part of the rows and tokens.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "binding.glsl"
+#include "weight_type.glsl"
+#include "float16.glsl"
+
+#define GROUP (SUBGROUPS_DOWN * SUBGROUPS_ACROSS * SUBGROUP_SIZE)
+layout(local_size_x = GROUP) in;
+
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
+BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, readonly, X, uvec4, x)
+BUFFER(3, readonly, Factors, float, factors)
+BUFFER(4, READWRITE, Y, float, y)
+BUFFER(5, readonly, Bias, float, bias)
+PUSH_BEGIN
+    ADDRESS(Quants, quants)
+    ADDRESS(Scales, scales)
+    ADDRESS(X, x)
+    ADDRESS(Factors, factors)
+    ADDRESS(Y, y)
+    ADDRESS(Bias, bias)
+    uint rows;
+    uint cols;
+    uint tokens;
+PUSH_END
+
+#define QUANT(base, i) quants.data[i]
+#define SCALE(base, i) SCALE_WORD(scales.data, i)
+#define SCALE_VECTOR(base, i) scales.data[i]
+#include "dequant.glsl"
+
+// 16 bytes hold 8 columns; one more a row of a tile than it has, so that rows start in different banks
+#define PITCH 5u
+shared uvec4 tile_w[BUFFERS * W_PARTS * ROWS * PITCH];
+shared uvec4 tile_x[BUFFERS * X_PARTS * TOKENS * PITCH];
+shared float staged[SUBGROUPS_DOWN * SUBGROUPS_ACROSS * MATRIX_M * MATRIX_N];
+
+// what an invocation fetches of 32 columns: half blocks of weights, and units of 16 bytes of x
+#define HALVES (2 * ROWS / GROUP)
+#define X_UNITS (4 * X_PARTS * TOKENS / GROUP)
+#if UNITS > 1
+#define HALF_UNITS (UNITS / 2)
+#else
+#define HALF_UNITS 1
+#endif
+QUANT_ELEMENT units[HALVES][HALF_UNITS];
+uvec2 high[HALVES];
+uvec4 words[HALVES];
+uvec4 x_units[X_UNITS];
+
+void fetch(uint block, uint blocks, uint first_row, uint first_token) {
+    [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
+        const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
+        const RowBase base = row_base(min(first_row + item / 2u, rows - 1u), blocks, 0u);
+        [[unroll]] for (uint u = 0u; u < HALF_UNITS; ++u) {
+#if UNITS > 1
+            units[i][u] = QUANT(base, unit_index(base, block * UNITS + side * HALF_UNITS + u));
+#else
+            units[i][u] = QUANT(base, unit_index(base, block));
+#endif
+        }
+        high[i] = load_high(base, block);
+        words[i] = load_scales(base, block);
+    }
+    [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
+        const uint item = i * GROUP + gl_LocalInvocationIndex;
+        const uint token = min(first_token + item / (4u * X_PARTS), tokens - 1u);
+        x_units[i] = x.data[(token * blocks + block) * (4u * X_PARTS) + item % (4u * X_PARTS)];
+    }
+}
+
+void put(uint parity, uint block) {
+    [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
+        const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
+        const vec2 scale = scale_of(words[i], block / STEP, block, side) * WEIGHT_FACTOR;
+        uvec2 quads[4], lows[4];
+        [[unroll]] for (uint q = 0u; q < 4u; ++q) {
+#if UNITS > 1
+            const vec4 value = unit_quad(units[i][q / UNIT_QUADS], high[i], q % UNIT_QUADS);
+#else
+            const vec4 value = unit_quad(units[i][0], high[i], side * 4u + q);
+#endif
+#ifdef PLAIN
+            const vec4 weights = value * WEIGHT_FACTOR;
+#else
+            const vec4 weights = quad_weights(value, scale);
+#endif
+#if W_PARTS > 1
+            quads[q] = float16_quad(upper_part(weights));
+            lows[q] = float16_quad(weights - upper_part(weights));
+#else
+            quads[q] = float16_quad(weights);
+#endif
+        }
+        const uint at = (parity * W_PARTS * ROWS + item / 2u) * PITCH + side * 2u;
+        tile_w[at] = uvec4(quads[0], quads[1]);
+        tile_w[at + 1u] = uvec4(quads[2], quads[3]);
+#if W_PARTS > 1
+        tile_w[at + ROWS * PITCH] = uvec4(lows[0], lows[1]);
+        tile_w[at + ROWS * PITCH + 1u] = uvec4(lows[2], lows[3]);
+#endif
+    }
+    [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
+        const uint item = i * GROUP + gl_LocalInvocationIndex;
+        const uint part = item / 4u % X_PARTS;
+        tile_x[((parity * X_PARTS + part) * TOKENS + item / (4u * X_PARTS)) * PITCH + item % 4u] = x_units[i];
+    }
+}
+
+#define DOWN (ROWS / SUBGROUPS_DOWN / MATRIX_M)  // a subgroup's matrices
+#define ACROSS (TOKENS / SUBGROUPS_ACROSS / MATRIX_N)
+
+void kernel() {
+    const uint blocks = (cols + 31u) / 32u;
+    const uint first_token = gl_WorkGroupID.x * TOKENS, first_row = gl_WorkGroupID.y * ROWS;
+    const uint down = gl_SubgroupID % SUBGROUPS_DOWN * DOWN * MATRIX_M;
+    const uint across = gl_SubgroupID / SUBGROUPS_DOWN * ACROSS * MATRIX_N;
+    coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator> sums[DOWN][ACROSS];
+    [[unroll]] for (uint r = 0u; r < DOWN; ++r) {
+        [[unroll]] for (uint t = 0u; t < ACROSS; ++t)
+            sums[r][t] = coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
+    }
+    fetch(0u, blocks, first_row, first_token);
+    put(0u, 0u);
+    barrier();
+    for (uint block = 0u; block < blocks; ++block) {
+        if (block + 1u < blocks) fetch(block + 1u, blocks, first_row, first_token);
+        const uint parity = block % BUFFERS;
+        const uint w_at = (parity * W_PARTS * ROWS + down) * PITCH, x_at = (parity * X_PARTS * TOKENS + across) * PITCH;
+        [[unroll]] for (uint k = 0u; k < 32u; k += MATRIX_K) {
+            [[unroll]] for (uint part = 0u; part < W_PARTS; ++part) {
+                coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> w[DOWN];
+                [[unroll]] for (uint r = 0u; r < DOWN; ++r)
+                    coopMatLoad(w[r], tile_w, w_at + (part * ROWS + r * MATRIX_M) * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                [[unroll]] for (uint t = 0u; t < ACROSS; ++t) {
+                    [[unroll]] for (uint other = 0u; other < (part == 0u ? X_PARTS : 1u); ++other) {
+                        coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> v;
+                        coopMatLoad(v, tile_x, x_at + (other * TOKENS + t * MATRIX_N) * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                        [[unroll]] for (uint r = 0u; r < DOWN; ++r) sums[r][t] = coopMatMulAdd(w[r], v, sums[r][t]);
+                    }
+                }
+            }
+        }
+#if BUFFERS == 1
+        barrier();
+#endif
+        if (block + 1u < blocks) put((block + 1u) % BUFFERS, block + 1u);
+        barrier();
+    }
+    const uint stage = gl_SubgroupID * MATRIX_M * MATRIX_N;
+    [[unroll]] for (uint t = 0u; t < ACROSS; ++t) {
+        [[unroll]] for (uint r = 0u; r < DOWN; ++r) {
+            coopMatStore(sums[r][t], staged, stage, MATRIX_M, gl_CooperativeMatrixLayoutColumnMajor);
+            subgroupMemoryBarrierShared();
+            subgroupBarrier();
+            [[unroll]] for (uint i = 0u; i < MATRIX_M * MATRIX_N; i += SUBGROUP_SIZE) {
+                const uint item = i + gl_SubgroupInvocationID;
+                const uint token = first_token + across + t * MATRIX_N + item / MATRIX_M;
+                const uint row = first_row + down + r * MATRIX_M + item % MATRIX_M;
+                if (token < tokens && row < rows) {
+                    const uint at = token * rows + row;
+                    precise const float sum = staged[stage + item] * factors.data[token];
+#ifdef ADD
+                    y.data[at] += sum;
+#elif defined(BIAS)
+                    y.data[at] = sum + bias.data[row];
+#else
+                    y.data[at] = sum;
+#endif
+                }
+            }
+            subgroupBarrier();
+        }
+    }
+}
+
+#include "main.glsl"
