@@ -17,6 +17,7 @@ from engine.program.activations import Activations
 from engine.program.delta import delta_kernels
 from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, rope_defines, small_kernels
 from engine.program.matrix import Float16
+from engine.program.matrix_tiles import X_PARTS
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Memory, Slice
@@ -69,7 +70,9 @@ def allocate_buffers(
         parts=memory.allocate(splits * g.q_size * _FLOAT_BYTES),
         sums=memory.allocate(splits * g.heads * 2 * _FLOAT_BYTES),
         arrivals=arrivals,
-        float16=Float16(memory.allocate(chunk_tokens * 4 * width), memory.allocate(chunk_tokens * _FLOAT_BYTES)),
+        float16=Float16(
+            memory.allocate(chunk_tokens * 2 * X_PARTS * width), memory.allocate(chunk_tokens * _FLOAT_BYTES)
+        ),
     )
 
 

@@ -13,8 +13,7 @@ PUSH_BEGIN
 PUSH_END
 
 void kernel() {
-    const uint i = gl_GlobalInvocationID.x;
-    if (i < count) x.data[i] += y.data[i];
+    for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) x.data[i] += y.data[i];
 }
 
 #include "main.glsl"

@@ -14,8 +14,7 @@ PUSH_BEGIN
 PUSH_END
 
 void kernel() {
-    const uint i = gl_GlobalInvocationID.x;
-    if (i < count) x.data[i] += bias.data[i % width];
+    for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) x.data[i] += bias.data[i % width];
 }
 
 #include "main.glsl"

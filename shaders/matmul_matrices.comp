@@ -42,8 +42,8 @@ PUSH_END
 
 // 16 bytes hold 8 columns; one more a row of a tile than it has, so that rows start in different banks
 #define PITCH 5u
-shared uvec4 tile_w[BUFFERS * W_PARTS * ROWS * PITCH];
-shared uvec4 tile_x[BUFFERS * X_PARTS * TOKENS * PITCH];
+shared uvec4 tile_w[W_PARTS * ROWS * PITCH];
+shared uvec4 tile_x[X_PARTS * TOKENS * PITCH];
 shared float staged[SUBGROUPS_DOWN * SUBGROUPS_ACROSS * MATRIX_M * MATRIX_N];
 
 // what an invocation fetches of 32 columns: half blocks of weights, and units of 16 bytes of x
@@ -80,7 +80,7 @@ void fetch(uint block, uint blocks, uint first_row, uint first_token) {
     }
 }
 
-void put(uint parity, uint block) {
+void put(uint block) {
     [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
         const vec2 scale = scale_of(words[i], block / STEP, block, side) * WEIGHT_FACTOR;
@@ -103,7 +103,7 @@ void put(uint parity, uint block) {
             quads[q] = float16_quad(weights);
 #endif
         }
-        const uint at = (parity * W_PARTS * ROWS + item / 2u) * PITCH + side * 2u;
+        const uint at = item / 2u * PITCH + side * 2u;
         tile_w[at] = uvec4(quads[0], quads[1]);
         tile_w[at + 1u] = uvec4(quads[2], quads[3]);
 #if W_PARTS > 1
@@ -114,7 +114,7 @@ void put(uint parity, uint block) {
     [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex;
         const uint part = item / 4u % X_PARTS;
-        tile_x[((parity * X_PARTS + part) * TOKENS + item / (4u * X_PARTS)) * PITCH + item % 4u] = x_units[i];
+        tile_x[(part * TOKENS + item / (4u * X_PARTS)) * PITCH + item % 4u] = x_units[i];
     }
 }
 
@@ -132,12 +132,11 @@ void kernel() {
             sums[r][t] = coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
     }
     fetch(0u, blocks, first_row, first_token);
-    put(0u, 0u);
+    put(0u);
     barrier();
     for (uint block = 0u; block < blocks; ++block) {
         if (block + 1u < blocks) fetch(block + 1u, blocks, first_row, first_token);
-        const uint parity = block % BUFFERS;
-        const uint w_at = (parity * W_PARTS * ROWS + down) * PITCH, x_at = (parity * X_PARTS * TOKENS + across) * PITCH;
+        const uint w_at = down * PITCH, x_at = across * PITCH;
         [[unroll]] for (uint k = 0u; k < 32u; k += MATRIX_K) {
             [[unroll]] for (uint part = 0u; part < W_PARTS; ++part) {
                 coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> w[DOWN];
@@ -152,10 +151,8 @@ void kernel() {
                 }
             }
         }
-#if BUFFERS == 1
         barrier();
-#endif
-        if (block + 1u < blocks) put((block + 1u) % BUFFERS, block + 1u);
+        if (block + 1u < blocks) put(block + 1u);
         barrier();
     }
     const uint stage = gl_SubgroupID * MATRIX_M * MATRIX_N;

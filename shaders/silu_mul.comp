@@ -16,8 +16,7 @@ PUSH_BEGIN
 PUSH_END
 
 void kernel() {
-    const uint i = gl_GlobalInvocationID.x;
-    if (i < count) result.data[i] = silu(gate.data[i]) * up.data[i];
+    for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) result.data[i] = silu(gate.data[i]) * up.data[i];
 }
 
 #include "main.glsl"

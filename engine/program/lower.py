@@ -10,6 +10,7 @@ from engine.models.config import Geometry
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import (
+    MOST_GROUPS,
     TO_FLOAT16_DEFINES,
     Bias,
     Caches,
@@ -183,8 +184,10 @@ class Lowering:
         self._lowered |= DeltaLowering(kernels, geometry, *states, tokens, prefill).lowered
 
     def lower(self, nodes: list[Node]) -> list[Op]:
-        """One op a node, but for decode attention (ranges, then their merge), each part of a weight, and what cooperative
-        matrices need before the first that reads an input."""
+        """One op a node; two for decode attention (ranges, then their merge), one for each part of a weight.
+
+        Where cooperative matrices need an input in float16, one more before its first reader.
+        """
         lowered, several = self._lowered, self._lowered_to_several
         ops: list[Op] = []
         self._in_float16 = None
@@ -267,7 +270,7 @@ class Lowering:
     def _bias(self, node: Node) -> Op:
         x, bias = node.args
         width, count = bias.size // _FLOAT_BYTES, x.size // _FLOAT_BYTES
-        groups = (-(-count // 64), 1, 1)
+        groups = _over(count)
         return Op(node.name, self._small["bias"], (x, bias), (width, count), groups, "small", x.size * 2 + bias.size)
 
     def _head_norm(self, node: Node) -> Op:
@@ -278,12 +281,12 @@ class Lowering:
     def _add(self, node: Node) -> Op:
         x, y = node.args
         count = x.size // _FLOAT_BYTES
-        return Op(node.name, self._small["add"], (x, y), (count,), (-(-count // 64), 1, 1), "small", x.size * 3)
+        return Op(node.name, self._small["add"], (x, y), (count,), _over(count), "small", x.size * 3)
 
     def _gated(self, node: Node) -> Op:
         gate, up, y = node.args
         count = y.size // _FLOAT_BYTES
-        groups = (-(-count // 64), 1, 1)
+        groups = _over(count)
         return Op(node.name, self._small[node.kind], (gate, up, y), (count,), groups, "small", y.size * 3)
 
     def _rope(self, node: Node) -> Op:
@@ -343,6 +346,11 @@ def _norm_and_bias(more: list[Any]) -> tuple[Norm | None, Bias | None]:
     """A node's further arguments."""
     norm = next((item for item in more if isinstance(item, Norm)), None)
     return norm, next((item for item in more if isinstance(item, Bias)), None)
+
+
+def _over(count: int) -> tuple[int, int, int]:
+    """Workgroups of 64 for so many elements, as many as one dimension may have; the kernel takes the rest in turns."""
+    return min(-(-count // 64), MOST_GROUPS), 1, 1
 
 
 def attended_ranges(bucket: int, window: int) -> int:

@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from gguf.constants import GGMLQuantizationType
 
+from engine.program.matrix_tiles import X_PARTS, matrix_tiles
 from engine.program.op import Op
-from engine.program.tuning import division, lanes, matrix_tiles, norm_late, stage_blocks
+from engine.program.tuning import division, lanes, norm_late, stage_blocks
 from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
@@ -27,10 +28,10 @@ Use = Literal[
 ]  # fmt: skip
 Groups = tuple[int, int, int]
 
-_MAX_GROUPS = 65535  # a dimension, all that the specification guarantees
+MOST_GROUPS = 65535  # a dimension, all that the specification guarantees
 _TOKENS_A_TILE = {True: 16, False: 64}  # by "software device"
 _ROWS_A_TILE = {True: 8, False: 64}
-TO_FLOAT16_DEFINES: Defines = {"LANES": 256, "X_PARTS": 2}
+TO_FLOAT16_DEFINES: Defines = {"LANES": 256, "X_PARTS": X_PARTS}
 _OPERATIONS = ("matvec", "gate_up", "qkv", "head", "matmul", "embed")
 _ENDINGS = {"add": "ADD", "bias": "BIAS", "gelu": "GELU"}  # of uses, and the define that says so to a kernel
 # what can be done part by part: a result's rows are written, or one row of a table is read
@@ -270,6 +271,7 @@ def matmul(
     kernel, (row_tiles, tile_tokens, _), scalars, moved = _plan(kernels, weight, use)
     tiles = -(-tokens // tile_tokens)
     moved += 4 * (tokens - 1) * (weight.rows + weight.cols)
+    buffers: tuple[Slice, ...]
     if isinstance(x, Float16):
         buffers = (weight.quants, weight.scales, *x, y, bias.vector if bias else x.factors)
         groups = (tiles, row_tiles, 1)  # what reads the same weights runs at the same time
@@ -363,10 +365,9 @@ def _choose(
         defines[ending] = 1
     size = matrix_size(kernels)
     if operation == "matmul" and size:
-        tiles = matrix_tiles(rows, size, kernels.device.subgroup_size)
-        defines |= {"MATRIX_M": size.m, "MATRIX_N": size.n, "MATRIX_K": size.k, "ROWS": tiles.rows}
-        defines |= {"TOKENS": tiles.tokens, "SUBGROUPS_DOWN": tiles.down, "SUBGROUPS_ACROSS": tiles.across}
-        defines |= {"BUFFERS": tiles.buffers, "X_PARTS": tiles.x_parts, "W_PARTS": tiles.w_parts}
+        device = kernels.device
+        tiles = matrix_tiles(rows, size, device.subgroup_size, device.shared_bytes)
+        defines |= tiles.defines(size)
         return "matmul_matrices", defines, (-(-rows // tiles.rows), tiles.tokens, 1)
     if operation == "matmul":
         tile = _TOKENS_A_TILE[cpu]
@@ -403,7 +404,7 @@ def _turning(rope: Defines, use: Use) -> Defines:
 
 def _spread(groups: int) -> Groups:
     """Workgroups over two dimensions where one does not hold them; kernels guard the surplus."""
-    if groups <= _MAX_GROUPS:
+    if groups <= MOST_GROUPS:
         return groups, 1, 1
-    height = -(-groups // _MAX_GROUPS)
+    height = -(-groups // MOST_GROUPS)
     return -(-groups // height), height, 1

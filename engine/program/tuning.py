@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from gguf.constants import GGMLQuantizationType as _T
 
-from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.weights.formats import CODEBOOKS, FLOATS
 
 _MOST_LANES = 128
@@ -23,7 +22,6 @@ _DEFAULT_ROWS = 8
 _ROWS_OF_CHUNKS = 4
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
-_ROWS_OF_LARGE_TILES = 2048  # fewer are too few tiles for all of a GPU
 _ATTEND_LANES = 256
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
@@ -64,25 +62,6 @@ def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> 
     most = (shared_bytes - others - 4 * blocks) // block_bytes
     team = lanes(cols, subgroup_size)
     return blocks if blocks <= most else max(1, most // team) * team
-
-
-class MatrixTiles(NamedTuple):
-    """How matmul_matrices.comp divides a matrix: rows and tokens a workgroup, and its subgroups each way."""
-
-    rows: int
-    tokens: int
-    down: int
-    across: int
-    buffers: int
-    x_parts: int = 2
-    w_parts: int = 1
-
-
-def matrix_tiles(rows: int, size: MatrixSize, subgroup_size: int) -> MatrixTiles:
-    """The tiles of a matrix of so many rows, whatever the number of tokens."""
-    if size.m < 16 or size.n < 16:
-        return MatrixTiles(2 * size.m, 2 * size.n, 2, 2, 2)
-    return MatrixTiles(128, 64, 4, 2, 2) if rows >= _ROWS_OF_LARGE_TILES else MatrixTiles(64, 64, 2, 2, 1)
 
 
 def norm_late(kernel: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any, NamedTuple
 
 from engine.vulkan.api import NULL, check, ffi, instance_function
@@ -21,7 +20,7 @@ class MatrixSize(NamedTuple):
     k: int
 
 
-def matrix_size(instance: Instance, physical: Any, features: Set[str]) -> MatrixSize | None:
+def matrix_size(instance: Instance, physical: Any, features: set[str]) -> MatrixSize | None:
     """The size that kernels should take, the largest that suits them; None where the device has none."""
     if not features.issuperset(_NEEDED):
         return None

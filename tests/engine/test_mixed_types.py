@@ -8,8 +8,9 @@ from gguf import GGMLQuantizationType as Type
 
 from engine import FUSION_PASSES, MODES, Engine, Sampling
 from tests.engine import llama_reference
-from tests.engine.test_engine import TOLERANCE, random_ids
+from tests.engine.test_engine import random_ids
 from tests.engine.tiny_model import write_tiny_llama
+from tests.engine.tolerance import tolerance
 
 # the stack of q, k and v breaks in two places; gate and up are no pair in the first
 MIXES = {
@@ -44,7 +45,7 @@ def test_mixed_types(tmp_path, mix, row_kernels):
                 tokens = session.generate(Sampling(temperature=1.5, top_p=1.0, seed=5), 12, ignore_eos=True)
                 found[mode, fusion] = [token.id for token in tokens]
         expected = llama_reference.logits(path, prompt, np.float16)[-1]
-        assert np.abs(logits - expected).max() < TOLERANCE * np.abs(expected).max()
+        assert np.abs(logits - expected).max() < tolerance(engine) * np.abs(expected).max()
         ids = found["reuse", ()]
         assert all(one == ids for one in found.values()), found
         # decode's logits: of one token after a prompt of one
@@ -53,4 +54,4 @@ def test_mixed_types(tmp_path, mix, row_kernels):
         following = [token.id for token in session.generate(Sampling(temperature=0.0), 8, ignore_eos=True)]
         expected = llama_reference.logits(path, ids[:1] + following, np.float16)
         for logits, id in zip(expected, following, strict=False):
-            assert logits[id] > logits.max() - TOLERANCE * np.abs(logits).max()
+            assert logits[id] > logits.max() - tolerance(engine) * np.abs(logits).max()

@@ -80,7 +80,7 @@ def assert_product(
 
     2e-6 of sum |x| times the row's largest weight: thirty roundings, where float16 sums would be off by 1e-3. The
     largest weight stands for each, since a quantised weight near zero is the difference of d q and an offset.
-    ``float16``: each weight may be rounded to it, by 2^-11 of itself at most, which adds 2^-11 of sum |x| |w|; x may not.
+    ``float16``: each weight may be rounded to it, by 2^-11 of itself at most, which adds 2^-11 of sum |x| |w|.
     """
     exact = x.astype(np.float64) @ weights.astype(np.float64).T
     sizes = np.abs(x).astype(np.float64)

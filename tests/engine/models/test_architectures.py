@@ -13,10 +13,10 @@ from gguf import GGMLQuantizationType as Type
 from engine import BARRIERS, FUSION_PASSES, MODES, Engine, Sampling, Session
 from tests.engine import llama_reference
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
+from tests.engine.tolerance import tolerance
 
 NAMES = ("llama", "llama3", "mistral", "qwen2", "qwen3", "gemma3", "smollm3")
 GREEDY = Sampling(temperature=0.0)
-TOLERANCE = 2e-3  # of the largest logit: now and then a float16 key or value rounds the other way than in float64
 FLOAT16_CACHE = 0.02  # what float16 keys and values alone cost the most sensitive of these models
 PROMPT, REPLY = 118, 14  # across a multiple of attention's token ranges, beyond several windows
 MIXED = {"*": Type.Q4_1, "attn_v": Type.Q8_0, "token_embd": Type.Q8_0, "ffn_down": Type.Q5_0}
@@ -67,7 +67,7 @@ def check_decode(engine: Engine, path: Path) -> list[int]:
     engine.mode = "reuse"  # which waits for each token
     ids, logits = decode(engine, engine.session(), prompt)
     expected = llama_reference.logits(path, prompt + ids, np.float16)[PROMPT - 1 : -1]
-    assert max(far(found, wanted) for found, wanted in zip(logits, expected, strict=True)) < TOLERANCE
+    assert max(far(found, wanted) for found, wanted in zip(logits, expected, strict=True)) < tolerance(engine)
     return prompt + ids
 
 
@@ -78,7 +78,7 @@ def test_prefill_logits(engine: Engine, name: str, path: Path) -> None:
     for count in (len(ids), 3, 17, 30):
         found = session.prefill(ids[:count])
         assert far(found, transformers[count - 1]) < FLOAT16_CACHE
-        assert far(found, expected[count - 1]) < TOLERANCE
+        assert far(found, expected[count - 1]) < tolerance(engine)
 
 
 def test_decode_logits_and_ids_in_every_mode(engine: Engine, path: Path) -> None:
