@@ -107,3 +107,30 @@ def test_biases_without_one_of_their_passes(tmp_path: Path, missing: str) -> Non
     }
     for nodes in layers.values():
         assert [described(node) for node in nodes][:3] == expected[missing]
+
+
+def test_gated_delta_net_and_gated_attention(tmp_path: Path) -> None:
+    """Five steps a DeltaNet layer: projections, whose norm all of them take, are one step however many they are."""
+    end, layers = fused(tmp_path, "qwen3_5", PASSES)
+    assert end == END
+    projections = {"delta": "matvec+norm", "attention": "matvec+norm matvec+norm norm_rope_store"}
+    others = {"delta": "delta_step", "attention": "attend_gated"}
+    for number, nodes in enumerate(layers.values()):
+        kind = "attention" if number == 3 else "delta"
+        expected = f"{projections[kind]} {others[kind]} matvec_add gate_up+norm matvec_add"
+        found = [described(node) for node in nodes]
+        if kind == "delta":  # four value heads' alpha and beta are too few rows to be stacked
+            assert found[:3] == ["matvec+norm"] * 3 and nodes[0].args[0].rows == 256 + 128
+            del found[:2]
+        assert found == expected.split()
+
+
+def test_a_norm_that_others_read_too_stays(tmp_path: Path) -> None:
+    _, layers = fused(tmp_path, "qwen3_5", ("norm",))
+    for nodes in layers.values():
+        assert "norm" not in [node.kind for node in nodes]  # read by projections alone, apart or together
+    nodes = next(iter(layers.values()))
+    x, y, weight = (object() for _ in range(3))
+    other = Node("add", "other", (x, y))
+    run = [Node("norm", "norm", (x, weight, y)), nodes[0]._replace(args=(nodes[0].args[0], y, x)), other]
+    assert fuse(run, ("norm",), {}, {}) == run
