@@ -21,6 +21,7 @@ FLOAT16_CACHE = 0.02  # what float16 keys and values alone cost the most sensiti
 PROMPT, REPLY = 118, 14  # across a multiple of attention's token ranges, beyond several windows
 MIXED = {"*": Type.Q4_1, "attn_v": Type.Q8_0, "token_embd": Type.Q8_0, "ffn_down": Type.Q5_0}
 
+SENSITIVE = {"smollm3": 4}  # of 32 dimensions without a norm after its blocks: roundings weigh more
 MIXED_ON_GPUS = ("qwen2", "gemma3", "smollm3")  # a bias, norms of heads and after blocks, layers without RoPE
 
 
@@ -61,13 +62,17 @@ def decode(engine: Engine, session: Session, prompt: list[int]) -> tuple[list[in
     return ids, logits
 
 
-def check_decode(engine: Engine, path: Path) -> list[int]:
+def limit(engine: Engine, name: str) -> float:
+    return tolerance(engine) * SENSITIVE.get(name, 1)
+
+
+def check_decode(engine: Engine, name: str, path: Path) -> list[int]:
     """Decode's own logits, token by token; returns the ids, prompt and reply."""
     prompt = random_ids(PROMPT)
     engine.mode = "reuse"  # which waits for each token
     ids, logits = decode(engine, engine.session(), prompt)
     expected = llama_reference.logits(path, prompt + ids, np.float16)[PROMPT - 1 : -1]
-    assert max(far(found, wanted) for found, wanted in zip(logits, expected, strict=True)) < tolerance(engine)
+    assert max(far(found, wanted) for found, wanted in zip(logits, expected, strict=True)) < limit(engine, name)
     return prompt + ids
 
 
@@ -78,12 +83,12 @@ def test_prefill_logits(engine: Engine, name: str, path: Path) -> None:
     for count in (len(ids), 3, 17, 30):
         found = session.prefill(ids[:count])
         assert far(found, transformers[count - 1]) < FLOAT16_CACHE
-        assert far(found, expected[count - 1]) < tolerance(engine)
+        assert far(found, expected[count - 1]) < limit(engine, name)
 
 
-def test_decode_logits_and_ids_in_every_mode(engine: Engine, path: Path) -> None:
+def test_decode_logits_and_ids_in_every_mode(engine: Engine, name: str, path: Path) -> None:
     engine.fusion, engine.barriers = FUSION_PASSES, "needed"
-    whole = check_decode(engine, path)
+    whole = check_decode(engine, name, path)
     prompt, session = whole[:PROMPT], engine.session()
     for engine.mode in MODES:
         for engine.barriers in BARRIERS:
@@ -109,7 +114,7 @@ def test_quantised_weights(name: str, tmp_path: Path, row_kernels: bool | None) 
     """Types mixed within a layer, so that only some of its projections can be one."""
     path = hf_to_gguf(MODELS / name, tmp_path / "tiny.gguf", MIXED)
     with Engine.open(path, context=256, fusion=FUSION_PASSES, row_kernels=row_kernels) as engine:
-        whole = check_decode(engine, path)
+        whole = check_decode(engine, name, path)
         engine.fusion = False
         assert decode(engine, engine.session(), whole[:PROMPT])[0] == whole[PROMPT:]
 
