@@ -39,10 +39,11 @@ PUSH_END
 #define SCALE(base, i) SCALE_WORD(scales.data, i)
 #define SCALE_VECTOR(base, i) scales.data[i]
 #include "dequant.glsl"
+#include "float16_weights.glsl"
 
 // 16 bytes hold 8 columns; one more a row of a tile than it has, so that rows start in different banks
 #define PITCH 5u
-shared uvec4 tile_w[W_PARTS * ROWS * PITCH];
+shared uvec4 tile_w[ROWS * PITCH];
 shared uvec4 tile_x[X_PARTS * TOKENS * PITCH];
 shared float staged[SUBGROUPS_DOWN * SUBGROUPS_ACROSS * MATRIX_M * MATRIX_N];
 
@@ -54,6 +55,8 @@ shared float staged[SUBGROUPS_DOWN * SUBGROUPS_ACROSS * MATRIX_M * MATRIX_N];
 #else
 #define HALF_UNITS 1
 #endif
+// blocks whose scales are in the same words
+#define SCALES_LAST (STEP == 8u ? (SECOND_BYTES == 0u ? 8u : 2u) : (FIRST_BYTES == 0u ? 1u : 4u / max(FIRST_BYTES, 1u)))
 QUANT_ELEMENT units[HALVES][HALF_UNITS];
 uvec2 high[HALVES];
 uvec4 words[HALVES];
@@ -71,7 +74,7 @@ void fetch(uint block, uint blocks, uint first_row, uint first_token) {
 #endif
         }
         high[i] = load_high(base, block);
-        words[i] = load_scales(base, block);
+        if (block % SCALES_LAST == 0u) words[i] = load_scales(base, block);
     }
     [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex;
@@ -84,32 +87,11 @@ void put(uint block) {
     [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
         const vec2 scale = scale_of(words[i], block / STEP, block, side) * WEIGHT_FACTOR;
-        uvec2 quads[4], lows[4];
-        [[unroll]] for (uint q = 0u; q < 4u; ++q) {
-#if UNITS > 1
-            const vec4 value = unit_quad(units[i][q / UNIT_QUADS], high[i], q % UNIT_QUADS);
-#else
-            const vec4 value = unit_quad(units[i][0], high[i], side * 4u + q);
-#endif
-#ifdef PLAIN
-            const vec4 weights = value * WEIGHT_FACTOR;
-#else
-            const vec4 weights = quad_weights(value, scale);
-#endif
-#if W_PARTS > 1
-            quads[q] = float16_quad(upper_part(weights));
-            lows[q] = float16_quad(weights - upper_part(weights));
-#else
-            quads[q] = float16_quad(weights);
-#endif
-        }
+        uvec2 quads[4];
+        [[unroll]] for (uint q = 0u; q < 4u; ++q) quads[q] = HALF_QUAD(units[i], high[i], scale, side, q);
         const uint at = item / 2u * PITCH + side * 2u;
         tile_w[at] = uvec4(quads[0], quads[1]);
         tile_w[at + 1u] = uvec4(quads[2], quads[3]);
-#if W_PARTS > 1
-        tile_w[at + ROWS * PITCH] = uvec4(lows[0], lows[1]);
-        tile_w[at + ROWS * PITCH + 1u] = uvec4(lows[2], lows[3]);
-#endif
     }
     [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex;
@@ -138,16 +120,14 @@ void kernel() {
         if (block + 1u < blocks) fetch(block + 1u, blocks, first_row, first_token);
         const uint w_at = down * PITCH, x_at = across * PITCH;
         [[unroll]] for (uint k = 0u; k < 32u; k += MATRIX_K) {
-            [[unroll]] for (uint part = 0u; part < W_PARTS; ++part) {
-                coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> w[DOWN];
-                [[unroll]] for (uint r = 0u; r < DOWN; ++r)
-                    coopMatLoad(w[r], tile_w, w_at + (part * ROWS + r * MATRIX_M) * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint t = 0u; t < ACROSS; ++t) {
-                    [[unroll]] for (uint other = 0u; other < (part == 0u ? X_PARTS : 1u); ++other) {
-                        coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> v;
-                        coopMatLoad(v, tile_x, x_at + (other * TOKENS + t * MATRIX_N) * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                        [[unroll]] for (uint r = 0u; r < DOWN; ++r) sums[r][t] = coopMatMulAdd(w[r], v, sums[r][t]);
-                    }
+            coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> w[DOWN];
+            [[unroll]] for (uint r = 0u; r < DOWN; ++r)
+                coopMatLoad(w[r], tile_w, w_at + r * MATRIX_M * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint t = 0u; t < ACROSS; ++t) {
+                [[unroll]] for (uint part = 0u; part < X_PARTS; ++part) {
+                    coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> v;
+                    coopMatLoad(v, tile_x, x_at + (part * TOKENS + t * MATRIX_N) * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                    [[unroll]] for (uint r = 0u; r < DOWN; ++r) sums[r][t] = coopMatMulAdd(w[r], v, sums[r][t]);
                 }
             }
         }
