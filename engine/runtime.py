@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.decode import MODE_CLASSES
 from engine.decode.first import First
-from engine.decode.program import Settings, Slot
+from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.sampling import Sampling
 from engine.decode.state import STEP_BYTES, initial_state, pack_step
 from engine.decode.step import Mode, Request, Resources, Step
@@ -27,6 +27,7 @@ from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
 from engine.program.matrix import layout
+from engine.program.resident import ResidentKernels
 from engine.progress import Progress
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.snapshots import SnapshotStore
@@ -84,13 +85,30 @@ class Runtime:
         lowering = Lowering(kernels, geometry, buffers, context)
         builder = self.builder = decode_builder(model, weights, single, lowering, sampling)
         self._slot = new_slot()
-        self._resources = Resources(device, kernels, builder, Stamps(memory), new_slot, new_commands)
+
+        def resident_builder(resident: ResidentKernels) -> ProgramBuilder:
+            other = Lowering(resident, geometry, buffers, context)
+            return decode_builder(model, weights, single, other, sampler(memory, resident, geometry.vocab, single, buffers))
+
+        self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
+        self._resources = Resources(
+            device=device,
+            kernels=kernels,
+            builder=builder,
+            stamps=Stamps(memory),
+            new_slot=new_slot,
+            new_commands=new_commands,
+            memory=memory,
+            resident_builder=resident_builder,
+            state=buffers.state,
+            arrivals=buffers.arrivals,
+            clock=self.clock,
+        )
         self._modes: dict[str, Mode] = {}
         self._first = First(new_commands(), self._slot, buffers.state, lambda slot: sampling(slot, 0, None))
         cleanup.callback(self._first.close)
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
-        self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
         scratch = Scratch(device, memory, buffers.state, single.logits, buffers.arrivals, buffers.cache)
         self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock)
         self._geometry = geometry

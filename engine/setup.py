@@ -21,7 +21,7 @@ from engine.program.matrix_tiles import X_PARTS
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Memory, Slice
-from engine.vulkan.pipelines import Defines, Kernels
+from engine.vulkan.pipelines import Defines, Kernels, KernelSet
 from engine.weights.gguf import TensorInfo
 from engine.weights.load import TensorSpec, Weights
 from engine.weights.placement import Placement
@@ -44,7 +44,7 @@ def kernel_jobs(
         jobs += [(*choice, False) for choice in delta_kernels(kernels, geometry, prefill).values()]
     placement = Placement(matrix.layout(kernels), kernels.device.most_slice_bytes)
     jobs += matrix.required_kernels(kernels, placement.matrix_uses(tensors, specs), rope_defines(geometry))
-    jobs += sample.required_kernels()
+    jobs += sample.required_kernels(kernels)
     unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}
     return list(unique.values())
 
@@ -88,7 +88,7 @@ def _rope_table(memory: Memory, context: int, frequencies: npt.NDArray[np.float6
     return table
 
 
-def sampler(memory: Memory, kernels: Kernels, vocab: int, activations: Activations, buffers: Buffers) -> Sampler:
+def sampler(memory: Memory, kernels: KernelSet, vocab: int, activations: Activations, buffers: Buffers) -> Sampler:
     """What chooses an id from ``activations.logits``. Raise EngineError where memory is out."""
     scratch = memory.allocate(sample.scratch_bytes(vocab))
 

@@ -163,6 +163,7 @@ void merge(uint first_head, uint splits) {
 void kernel() {
     const uint t = gl_LocalInvocationIndex;
     const uint position = state.data[STATE_POSITION];
+    AWAIT
     const uint seen = first_seen(position, window), first_split = seen / SPLIT;
     const uint first = (first_split + gl_WorkGroupID.x) * SPLIT;
     if (first > position) return;

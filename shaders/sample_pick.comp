@@ -15,7 +15,7 @@
 #define LANES 8
 #define UNIT_LANES 1
 #else
-#define LANES 1024
+#define LANES PICK_LANES
 #define UNIT_LANES SUBGROUP_SIZE
 #endif
 #define UNITS (LANES / UNIT_LANES)

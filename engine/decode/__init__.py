@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.decode.overlap import Overlap
+from engine.decode.persistent import Persistent
 from engine.decode.pipelined import Pipelined
 from engine.decode.rerecord import Rerecord
 from engine.decode.reuse import Reuse
@@ -15,5 +16,6 @@ MODE_CLASSES: dict[str, Callable[[Resources], Mode]] = {
     "overlap": Overlap,
     "reuse": Reuse,
     "pipelined": Pipelined,
+    "persistent": Persistent,
 }
 MODES = tuple(MODE_CLASSES)

@@ -40,6 +40,7 @@ class DecodeProgram(NamedTuple):
     barriers: list[bool]
     barrier_count: int
     head: Node | None = None
+    dispatches: int | None = None  # None: one an op
 
 
 class ProgramBuilder:

@@ -10,9 +10,12 @@ from typing import NamedTuple, Protocol
 
 from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
+from engine.profile.kernel_clock import KernelClock
 from engine.profile.stamps import StampedProgram, Stamps
+from engine.program.resident import ResidentKernels
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
+from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Kernels
 
 STEPS = ("build", "record", "patch", "submit", "wait", "readback")
@@ -57,6 +60,11 @@ class Resources(NamedTuple):
     stamps: Stamps
     new_slot: Callable[[], Slot]
     new_commands: Callable[[], CommandBuffer]
+    memory: Memory
+    resident_builder: Callable[[ResidentKernels], ProgramBuilder]  # the same programs by other kernels
+    state: Slice
+    arrivals: Slice  # attention's counters, zero between tokens
+    clock: KernelClock | None
 
 
 class Request(NamedTuple):

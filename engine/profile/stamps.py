@@ -37,25 +37,38 @@ class Stamps:
     def twin(self, ops: Sequence[Op], kernels: Kernels) -> StampedProgram:
         """The ops with their kernels' twins in place. Their slots serve one program at a time."""
         counts = np.array([op.groups[0] * op.groups[1] for op in ops])
-        size = int(counts.sum()) * _SLOT_BYTES
-        if self._slots is None or self._slots.size < size:
-            self._slots = self.memory.allocate(size)
-            mapped = self._slots.pointer is not None
-            self._host = self._slots if mapped else self.memory.allocate(size, "readback")
-        assert self._host is not None
-        slots, host = self._slots.part(0, size), self._host.part(0, size)
+        slots, host = self._taken(int(counts.sum()))
         starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
         twins = []
         for op, start in zip(ops, starts, strict=True):
             push = _pack(slots.address + int(start) * _SLOT_BYTES) + op.push
             twins.append(op.with_kernel(kernels.twin(op.kernel), push))
-        return StampedProgram(twins, host, starts, None if self._host is self._slots else (slots, host))
+        return self._program(twins, slots, host, starts)
+
+    def resident(self, ops: Sequence[Op], workgroups: int) -> StampedProgram:
+        """The ops as records of a tape that resident workgroups walk, each of which stamps each op."""
+        slots, host = self._taken(len(ops) * workgroups)
+        return self._program(list(ops), slots, host, np.arange(len(ops)) * workgroups)
+
+    def _taken(self, count: int) -> tuple[Slice, Slice]:
+        """Slots for so many workgroups, and where the host reads them."""
+        size = count * _SLOT_BYTES
+        if self._slots is None or self._slots.size < size:
+            self._slots = self.memory.allocate(size)
+            mapped = self._slots.pointer is not None
+            self._host = self._slots if mapped else self.memory.allocate(size, "readback")
+        assert self._host is not None
+        return self._slots.part(0, size), self._host.part(0, size)
+
+    def _program(self, ops: list[Op], slots: Slice, host: Slice, starts: npt.NDArray[np.int64]) -> StampedProgram:
+        return StampedProgram(ops, host, starts, None if self._host is self._slots else (slots, host), slots.address)
 
 
 class StampedProgram:
     """Ops that stamp, and the reading of what they stamped.
 
-    ``read_back`` is what the end of their command buffer must copy, if anything.
+    ``read_back`` is what the end of their command buffer must copy, if anything, ``address`` where the slots begin on
+    the device.
     """
 
     def __init__(
@@ -64,8 +77,10 @@ class StampedProgram:
         slots: Slice,
         starts: npt.NDArray[np.int64],
         read_back: tuple[Slice, Slice] | None,
+        address: int,
     ) -> None:
         self.ops, self._slots, self._starts, self.read_back = ops, slots, starts, read_back
+        self.address = address
 
     def spans_ns(self, clock: KernelClock) -> npt.NDArray[np.float64]:
         """(ops, 2): each dispatch's first start and last end, on the device clock, after the first stamp."""

@@ -57,7 +57,7 @@ class TokenClock:
             fusion=bool(step.settings.passes),
             barriers=step.settings.barriers,
             rerecorded=step.rerecorded,
-            dispatches=len(step.program.ops),
+            dispatches=step.program.dispatches or len(step.program.ops),
             barrier_count=step.program.barrier_count,
             period_us=(now_ns - self._finished_ns) / 1e3,
             exposed_cpu_us=exposed_us if step.starved else 0.0,

@@ -21,7 +21,7 @@ from engine.models.config import Geometry
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import Defines, Kernels
+from engine.vulkan.pipelines import Defines, KernelSet
 
 _FLOAT_BYTES = 4
 _GROUP_LANES = 128  # LANES of delta_groups.comp
@@ -29,7 +29,7 @@ _MOST_LANES = 1024
 _COLUMN_LANES = 8  # COLUMN_LANES of delta.glsl
 
 
-def delta_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, tuple[str, Defines]]:
+def delta_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, tuple[str, Defines]]:
     """Kernel and defines of each kind of node on this device; none for a model without such layers."""
     if g.delta is None:
         return {}
@@ -45,6 +45,8 @@ def delta_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, tup
         lanes = size * _column_lanes(kernels)
         while lanes > min(_MOST_LANES, kernels.device.most_invocations):
             lanes //= 2
+        if kernels.resident is not None:
+            lanes = min(lanes, kernels.resident.group)
         found["delta_step"] = ("delta_step", {**head, "LANES": lanes})
     return found
 
@@ -54,7 +56,7 @@ class DeltaLowering:
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: KernelSet,
         g: Geometry,
         state: Slice,
         recurrent: Sequence[RecurrentState],
@@ -125,5 +127,5 @@ class DeltaLowering:
         return Op(node.name, self._kernels["delta_step"], buffers, (*self._heads, self._g.eps), groups, "small", moved)
 
 
-def _column_lanes(kernels: Kernels) -> int:
+def _column_lanes(kernels: KernelSet) -> int:
     return min(_COLUMN_LANES, kernels.device.subgroup_size)

@@ -29,7 +29,7 @@ from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import Defines, Kernels
+from engine.vulkan.pipelines import Defines, KernelSet
 
 _NORM_LANES = 512
 SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
@@ -82,7 +82,7 @@ def prompt_defines(head_size: int) -> Defines:
     return {"HEAD_DIM": head_size, "QUERIES": tiles.queries, "KEYS": tiles.keys}
 
 
-def small_kernels(kernels: Kernels, g: Geometry, prefill: bool) -> dict[str, _Choice]:
+def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, _Choice]:
     """The kernels besides the matrix ones, by node kind, chosen for this device: those that the model needs."""
     device = kernels.device
     cpu = device.row_kernels
@@ -130,7 +130,7 @@ class Lowering:
 
     def __init__(
         self,
-        kernels: Kernels,
+        kernels: KernelSet,
         geometry: Geometry,
         buffers: Buffers,
         context: int,

@@ -17,7 +17,7 @@ from engine.program.op import Op
 from engine.program.tuning import division, lanes, norm_late, stage_blocks
 from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import Defines, Kernel, Kernels
+from engine.vulkan.pipelines import Defines, Kernel, KernelSet
 from engine.weights.formats import FLOATS, Layout
 
 Use = Literal[
@@ -81,19 +81,19 @@ class Float16(NamedTuple):
     factors: Slice
 
 
-def layout(kernels: Kernels) -> Layout:
+def layout(kernels: KernelSet) -> Layout:
     """The layout of planes that these kernels read."""
     return "cpu" if "CPU_DEVICE" in kernels.base else "gpu"
 
 
-def matrix_size(kernels: Kernels) -> MatrixSize | None:
+def matrix_size(kernels: KernelSet) -> MatrixSize | None:
     """The cooperative matrices that ``matmul`` uses; None where it takes x as it is."""
     plain = layout(kernels) == "cpu" or "NO_COOPERATIVE_MATRIX" in kernels.base
     return None if plain else kernels.device.matrix_size
 
 
 def required_kernels(
-    kernels: Kernels, uses: Iterable[tuple[Use, GGMLQuantizationType, int, int]], rope: Defines | None = None
+    kernels: KernelSet, uses: Iterable[tuple[Use, GGMLQuantizationType, int, int]], rope: Defines | None = None
 ) -> list[tuple[str, Defines, bool]]:
     """What ``Kernels.prepare`` must build for these (use, type, rows, cols), each once.
 
@@ -113,7 +113,7 @@ def required_kernels(
 
 
 def matvec(
-    kernels: Kernels,
+    kernels: KernelSet,
     weight: Weight,
     x: Slice,
     y: Slice,
@@ -144,7 +144,7 @@ def matvec(
 
 
 def gate_up(
-    kernels: Kernels,
+    kernels: KernelSet,
     gate: Weight,
     up: Weight,
     x: Slice,
@@ -190,7 +190,7 @@ class Caches(NamedTuple):
 
 
 def qkv(
-    kernels: Kernels,
+    kernels: KernelSet,
     weight: Weight,
     x: Slice,
     q: Slice,
@@ -222,7 +222,7 @@ def qkv(
 
 
 def head_keys(
-    kernels: Kernels,
+    kernels: KernelSet,
     weight: Weight,
     x: Slice,
     y: Slice,
@@ -244,7 +244,7 @@ def head_keys(
     )
 
 
-def to_float16(kernels: Kernels, x: Slice, y: Float16, tokens: int, cols: int, name: str = "to_float16") -> Op:
+def to_float16(kernels: KernelSet, x: Slice, y: Float16, tokens: int, cols: int, name: str = "to_float16") -> Op:
     """x, float32 (tokens, cols), as cooperative matrices take it."""
     kernel = kernels.get("to_float16", TO_FLOAT16_DEFINES)
     moved = tokens * cols * 6
@@ -252,7 +252,7 @@ def to_float16(kernels: Kernels, x: Slice, y: Float16, tokens: int, cols: int, n
 
 
 def matmul(
-    kernels: Kernels,
+    kernels: KernelSet,
     weight: Weight,
     x: Slice | Float16,
     y: Slice,
@@ -282,7 +282,7 @@ def matmul(
 
 
 def embed(
-    kernels: Kernels,
+    kernels: KernelSet,
     weight: Weight,
     ids: Slice,
     y: Slice,
@@ -312,7 +312,7 @@ def embed(
 
 
 def embed_decode(
-    kernels: Kernels,
+    kernels: KernelSet,
     weight: Weight,
     state: Slice,
     y: Slice,
@@ -331,7 +331,7 @@ def embed_decode(
 
 
 def _plan(
-    kernels: Kernels, weight: Weight, use: Use, more: Defines | None = None
+    kernels: KernelSet, weight: Weight, use: Use, more: Defines | None = None
 ) -> tuple[Kernel, Groups, tuple[int | float, ...], int]:
     plan: tuple[Kernel, Groups, tuple[int | float, ...], int] | None = weight.plans.get((kernels, use))
     if plan is None:
@@ -349,7 +349,7 @@ def _plan(
 
 
 def _choose(
-    kernels: Kernels, use: Use, type: GGMLQuantizationType, rows: int, cols: int
+    kernels: KernelSet, use: Use, type: GGMLQuantizationType, rows: int, cols: int
 ) -> tuple[str, Defines, Groups]:
     """Kernel name, defines and workgroup counts; for matmul the second count is tokens a tile."""
     cpu = layout(kernels) == "cpu"
@@ -382,7 +382,7 @@ def _choose(
     if use.startswith("norm_"):
         defines["NORM"] = 1
     name = f"{operation}_groups"
-    if "NORM" in defines and norm_late(name):
+    if "NORM" in defines and norm_late(name) and kernels.resident is None:
         defines["NORM_LATE"] = 1
     device = kernels.device
     width = device.subgroup_size

@@ -5,9 +5,9 @@ from __future__ import annotations
 from engine.program.matrix import head_keys
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import MOST_PARTS
+from engine.program.tuning import MOST_PARTS, pick_lanes
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import Defines, Kernels
+from engine.vulkan.pipelines import Defines, KernelSet
 
 _GROUP_IDS = 1024  # GROUP_IDS of shaders/include/sample.glsl
 _ONE_GROUP = (1, 1, 1)
@@ -19,13 +19,13 @@ def scratch_bytes(vocab: int) -> int:
     return padded * 4 + max(padded // 32, MOST_PARTS) * 8 + 8
 
 
-def required_kernels() -> list[tuple[str, Defines, bool]]:
+def required_kernels(kernels: KernelSet) -> list[tuple[str, Defines, bool]]:
     """What ``Kernels.prepare`` must build for ``sample``."""
-    return [("sample_scan", {}, False), ("sample_pick", {}, False)]
+    return [("sample_scan", _scan_defines(kernels), False), ("sample_pick", _pick_defines(kernels), False)]
 
 
 def sample(
-    kernels: Kernels,
+    kernels: KernelSet,
     logits: Slice,
     vocab: int,
     step: Slice,
@@ -54,13 +54,13 @@ def sample(
     else:
         buffers = (logits, step, state, scratch)
         groups = (padded // _GROUP_IDS, 1, 1)
-        first = Op("sample_scan", kernels.get("sample_scan"), buffers, (vocab, padded), groups, "head", vocab * 4)
+        first = Op("sample_scan", kernels.get("sample_scan", _scan_defines(kernels)), buffers, (vocab, padded), groups, "head", vocab * 4)
         parts = padded // _part_ids(kernels)
     return [
         first,
         Op(
             "sample_pick",
-            kernels.get("sample_pick"),
+            kernels.get("sample_pick", _pick_defines(kernels)),
             (scratch, step, state, readback),
             (padded, parts, advance),
             _ONE_GROUP,
@@ -70,9 +70,21 @@ def sample(
     ]
 
 
-def _part_ids(kernels: Kernels) -> int:
+def _part_ids(kernels: KernelSet) -> int:
     """PART_IDS of shaders/include/sample.glsl."""
-    return 32 if "CPU_DEVICE" in kernels.base else _GROUP_IDS // 128 * kernels.device.subgroup_size
+    if "CPU_DEVICE" in kernels.base:
+        return 32
+    return _GROUP_IDS // int(_scan_defines(kernels)["SCAN_LANES"]) * kernels.device.subgroup_size
+
+
+def _scan_defines(kernels: KernelSet) -> Defines:
+    if "CPU_DEVICE" in kernels.base:
+        return {}
+    return {"SCAN_LANES": 128 if kernels.resident is None else kernels.resident.group}
+
+
+def _pick_defines(kernels: KernelSet) -> Defines:
+    return {} if "CPU_DEVICE" in kernels.base else {"PICK_LANES": pick_lanes(kernels.device.subgroup_size)}
 
 
 def _padded(vocab: int) -> int:

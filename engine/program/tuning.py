@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gguf.constants import GGMLQuantizationType as _T
 
+from engine.vulkan.pipelines import Resident
 from engine.weights.formats import CODEBOOKS, FLOATS
 
 _MOST_LANES = 128
@@ -22,7 +23,8 @@ _DEFAULT_ROWS = 8
 _ROWS_OF_CHUNKS = 4
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
-_ATTEND_LANES = 256
+_ATTEND_LANES = 512
+_RESIDENT_GAIN = 1.1  # what fewer rows at once must save
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
@@ -32,18 +34,37 @@ def lanes(cols: int, subgroup_size: int) -> int:
     return min(-(-blocks // subgroup_size), _MOST_LANES // subgroup_size) * subgroup_size
 
 
+def group_invocations(subgroup_size: int, most_invocations: int) -> int:
+    """Invocations a workgroup where all kernels have as many: in the persistent mode."""
+    return min(_INVOCATIONS_A_GROUP, 16 * subgroup_size, most_invocations)
+
+
+def pick_lanes(subgroup_size: int) -> int:
+    """Invocations of the workgroup that samples; part of its arithmetic."""
+    return attend_lanes(subgroup_size)
+
+
 def division(
-    kernel: str, kind: _T, rows: int, cols: int, subgroup_size: int, most_invocations: int
+    kernel: str,
+    kind: _T,
+    rows: int,
+    cols: int,
+    subgroup_size: int,
+    most_invocations: int,
+    resident: Resident | None = None,
 ) -> tuple[int, int, int]:
     """(rows at once, teams a workgroup, workgroups) of ``kernel`` for a matrix of ``rows`` x ``cols``.
 
-    ``most_invocations``: what a workgroup of this device may have.
+    ``most_invocations``: what a workgroup of this device may have. Workgroups that are ``resident`` are shared out so
+    that the busiest team has as few rows as can be.
     """
     team = lanes(cols, subgroup_size)
     several_chunks = cols > 32 * team  # then a row's next blocks are loaded as the last ones are used up
     wanted = _ROWS_OF_CHUNKS if several_chunks else _DEFAULT_ROWS
     most = min(_ROWS_AT_ONCE.get(kind, wanted), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
     least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
+    if resident is not None:
+        return _resident_division(max(most, least), least, rows, max(1, resident.group // team), resident.workgroups)
     teams = max(1, min(_INVOCATIONS_A_GROUP, _MOST_TEAMS * team, most_invocations) // team)
     most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
     at_once = max(most, least)
@@ -52,6 +73,19 @@ def division(
     tiles = -(-rows // at_once)
     turns = -(-tiles // (most_groups * teams))
     return at_once, teams, -(-tiles // (turns * teams))
+
+
+def _resident_division(most: int, least: int, rows: int, teams: int, workgroups: int) -> tuple[int, int, int]:
+    best = (most, 1 << 62)
+    at_once = most
+    while at_once >= least:
+        turns = -(-rows // (at_once * teams * workgroups))
+        if turns * at_once * _RESIDENT_GAIN < best[1]:  # fewer rows at once keep fewer loads in flight
+            best = (at_once, turns * at_once)
+        at_once //= 2
+    at_once = best[0]
+    tiles = -(-rows // at_once)
+    return at_once, teams, min(workgroups, -(-tiles // teams))
 
 
 def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> int:

@@ -31,9 +31,15 @@ _OPTIONAL = (
     ("clock", "shaderDeviceClock"),
     ("clock", "shaderSubgroupClock"),
     ("executables", "pipelineExecutableInfo"),
+<<<<<<< HEAD
     ("matrices", "cooperativeMatrix"),
 )
 _MATRICES_EXTENSION = "VK_KHR_cooperative_matrix"
+=======
+    ("workgroup_memory", "workgroupMemoryExplicitLayout"),
+)
+_WORKGROUP_MEMORY_EXTENSION = "VK_KHR_workgroup_memory_explicit_layout"
+>>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
 _STATISTICS_EXTENSION = "VK_KHR_pipeline_executable_properties"
 _EXTENSIONS = (
     "VK_KHR_shader_clock",
@@ -41,6 +47,7 @@ _EXTENSIONS = (
     "VK_EXT_calibrated_timestamps",
     "VK_KHR_calibrated_timestamps",
     "VK_EXT_memory_budget",
+    _WORKGROUP_MEMORY_EXTENSION,
 )
 
 
@@ -144,18 +151,32 @@ class Device:
         v11 = ffi.new("VkPhysicalDeviceVulkan11Features*", {"sType": 49, "pNext": v12})
         v10 = ffi.new("VkPhysicalDeviceFeatures2*", {"sType": 1000059000, "pNext": v11})
         executables = ffi.new("VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR*", {"sType": 1000269000})
+<<<<<<< HEAD
         matrices = ffi.new("VkPhysicalDeviceCooperativeMatrixFeaturesKHR*", {"sType": 1000506000})
+=======
+        workgroup_memory = ffi.new(
+            "VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR*", {"sType": 1000336000}
+        )
+>>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
         last = v13
         for extension, structure in (
             ("VK_KHR_shader_clock", clock),
             (_STATISTICS_EXTENSION, executables),
+<<<<<<< HEAD
             (_MATRICES_EXTENSION, matrices),
+=======
+            (_WORKGROUP_MEMORY_EXTENSION, workgroup_memory),
+>>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
         ):
             if extension in self.extensions:
                 last.pNext = structure
                 last = structure
         parts = {"v10": v10.features, "v11": v11, "v12": v12, "v13": v13, "clock": clock, "executables": executables}
+<<<<<<< HEAD
         return v10, {**parts, "matrices": matrices}
+=======
+        return v10, {**parts, "workgroup_memory": workgroup_memory}
+>>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
 
     def _select_features(self, structures: dict[str, Any]) -> None:
         """Note what the device offers, then leave only the wanted features enabled in the chain."""
@@ -187,6 +208,12 @@ class Device:
         self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
         self.shared_bytes: int = limits.maxComputeSharedMemorySize
         self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
+        self.multiprocessors: int | None = None  # where the driver tells
+        if "VK_NV_shader_sm_builtins" in self.extensions:
+            builtins = ffi.new("VkPhysicalDeviceShaderSMBuiltinsPropertiesNV*", {"sType": 1000154001})
+            asked = ffi.new("VkPhysicalDeviceProperties2*", {"sType": 1000059001, "pNext": builtins})
+            lib.vkGetPhysicalDeviceProperties2(self.physical, asked)
+            self.multiprocessors = builtins.shaderSMCount
 
     @property
     def most_slice_bytes(self) -> int:

@@ -8,13 +8,13 @@ import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from engine import disk_cache
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.device import Device
-from engine.vulkan.shaders import compile_glsl, expand
+from engine.vulkan.shaders import compile_generated, compile_glsl, expand
 
 _ACCESS = "readonly|writeonly|READWRITE|COHERENT"
 _BUFFER = re.compile(rf"^\s*BUFFER\((\d+),\s*({_ACCESS}),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
@@ -52,12 +52,32 @@ class Kernel:
         self.pipeline: Any = None
 
 
+class Resident(NamedTuple):
+    """The workgroups of the persistent mode's kernel: their invocations, and how many run at the same time."""
+
+    group: int
+    workgroups: int
+
+
+class KernelSet(Protocol):
+    """Where the lowering finds kernels. ``resident`` is None where each op is a dispatch of its own."""
+
+    device: Device
+    base: Defines
+    resident: Resident | None
+
+    def get(self, name: str, defines: Defines | None = None) -> Kernel:
+        """The kernel of shaders/NAME.comp with ``defines``."""
+
+
 class Kernels:
     """All pipelines of one device, made on first use and kept.
 
     ``base`` defines go into every kernel. ``get`` returns the same Kernel for the same name and defines;
     ``get(..., stamped=True)`` its twin whose push constants begin with the address of its stamp slots.
     """
+
+    resident: Resident | None = None
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -99,6 +119,21 @@ class Kernels:
         with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 2)) as pool:
             for _ in pool.map(lambda job: self.get(*job), jobs):
                 done()
+
+    def of_source(self, label: str, source: Callable[[], str], key: str, push_bytes: int) -> Kernel:
+        """The kernel of a generated source, which takes addresses in ``push_bytes`` of push constants.
+
+        ``source`` is only asked for where the disk cache has nothing for ``key``, which must name all it depends on.
+        """
+        kernel = self._kernels.get((label, key))
+        if kernel is None:
+            kernel = Kernel(label, {}, label, "", stamped=False)
+            kernel.push_bytes = push_bytes
+            code = compile_generated(source, key, label)
+            kernel.layout = self._layout(push_bytes, 0)
+            kernel.pipeline = self._pipeline(code, kernel, fixed_subgroup=True)
+            self._kernels[label, key] = kernel
+        return kernel
 
     def save_cache(self) -> None:
         """Write the driver's pipeline cache to disk if it grew."""

@@ -6,6 +6,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -28,11 +29,19 @@ def compile_glsl(source: str, label: str) -> bytes:
 
     ``label`` names the kernel in errors. Raise EngineError where there is no compiler or it refuses.
     """
-    key = hashlib.sha256(f"{_compiler_version()}\0{source}".encode()).hexdigest()
-    path = disk_cache.cache_file("spirv", f"{key}.spv")
+    return compile_generated(lambda: source, source, label)
+
+
+def compile_generated(source: Callable[[], str], key: str, label: str) -> bytes:
+    """``compile_glsl`` of a source that takes long to make: it is asked for only where the cache has none for ``key``.
+
+    ``key`` must name everything that the source is made of.
+    """
+    digest = hashlib.sha256(f"{_compiler_version()}\0{key}".encode()).hexdigest()
+    path = disk_cache.cache_file("spirv", f"{digest}.spv")
     code = disk_cache.load(path)
     if code is None:
-        code = _compile(source, label)
+        code = _compile(source(), label)
         disk_cache.store(path, code)
     return code
 

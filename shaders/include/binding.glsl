@@ -9,6 +9,10 @@
 //
 // engine/vulkan/pipelines.py reads these lines to lay out push constants and to find hazards, so they may not
 // stand inside #if. Elements are weights.data[i] in both builds.
+//
+// The build for the persistent mode (RESIDENT; engine/vulkan/joined_source.py) says of each buffer whether it is written
+// by any op (RESIDENT_<slot>), and runs a kernel from where it says AWAIT only when what others wrote before is there. A
+// kernel without that word waits before it begins.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_buffer_reference_uvec2 : require
@@ -17,7 +21,17 @@
 #define READWRITE
 #define COHERENT coherent  // read and written, by other workgroups of the same dispatch too
 
-#ifdef DESCRIPTORS
+#ifdef RESIDENT
+#define AWAIT walk_wait();
+#else
+#define AWAIT
+#endif
+
+#if defined(RESIDENT)
+#define BUFFER(slot, access, Type, Element, name) \
+    layout(buffer_reference, std430, buffer_reference_align = 16) RESIDENT_##slot access buffer Type { Element data[]; };
+#define ADDRESS(Type, name) Type name;
+#elif defined(DESCRIPTORS)
 #define BUFFER(slot, access, Type, Element, name) \
     layout(set = 0, binding = slot, std430) restrict access buffer Type { Element data[]; } name;
 #define ADDRESS(Type, name) uvec2 name##_address;

@@ -163,8 +163,7 @@ ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, 
 // all of x at once, its loads in flight together
 #define LOAD_X \
     vec4 v[STAGE_TURNS]; \
-    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex); \
-    LOAD_NORM_EARLY
+    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex);
 #define PREPARE_X \
     NORM_X \
     [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) { \
@@ -174,6 +173,8 @@ ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, 
     barrier();
 #define STAGE_X(stage)
 #else
+#undef LOAD_NORM_EARLY
+#define LOAD_NORM_EARLY
 #define LOAD_X
 #define PREPARE_X { NORM_OF_STAGES }
 #define STAGE_X(stage) \

@@ -114,13 +114,19 @@ float row_total(uint i) {
 #define PREPARE_CODES
 #endif
 
+// x, which the kernel before wrote, comes first where it is there; where it is awaited, the weights travel meanwhile
+#ifdef RESIDENT
+#define LOAD_ALL EACH_SUM(LOAD_ROW) LOAD_NORM_EARLY AWAIT LOAD_X
+#else
+#define LOAD_ALL LOAD_X LOAD_NORM_EARLY EACH_SUM(LOAD_ROW)
+#endif
+
 #define BEGIN_ROWS \
     DECLARE_X \
     DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
     uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u), filled = 0u, first_group = gl_WorkGroupID.x; \
-    LOAD_X \
-    EACH_SUM(LOAD_ROW) \
+    LOAD_ALL \
     PREPARE_CODES \
     PREPARE_X
 

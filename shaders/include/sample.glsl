@@ -7,7 +7,6 @@
 #define SCAN_LANES 32
 #define PART_LANES 1
 #else
-#define SCAN_LANES 128
 #define PART_LANES SUBGROUP_SIZE
 #endif
 #define LANE_IDS (GROUP_IDS / SCAN_LANES)

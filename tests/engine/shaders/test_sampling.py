@@ -92,7 +92,7 @@ def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler]:
             gpu.kernels.base.pop("CPU_DEVICE", None)
         elif not gpu.device.is_cpu:
             pytest.skip("the software build is for software devices")
-        gpu.kernels.prepare(required_kernels(), lambda: None)
+        gpu.kernels.prepare(required_kernels(gpu.kernels), lambda: None)
         yield Sampler(gpu)
 
 

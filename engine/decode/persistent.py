@@ -1,0 +1,284 @@
+"""Mode ``persistent``: resident workgroups walk a token's program as a tape, for up to eight tokens in one dispatch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
+from engine.decode.state import STEP_BYTES
+from engine.decode.step import Request, Resources, Step, Stopwatch
+from engine.decode.tape import MOST_TOKENS, RECORD_BYTES, Made, aborted, made
+from engine.decode.walker import Run, Walker, most_workgroups
+from engine.errors import EngineError
+from engine.profile.stamps import StampedProgram
+from engine.program.resident import ResidentKernels
+from engine.program.tuning import group_invocations
+from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.device import Device
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Resident
+
+_AHEAD = 2  # dispatches: one runs, one is queued
+_DISPATCH_US = 5_000.0
+_MAX_PROGRAMS = 16  # buckets x switches; the least recently used goes first
+_FEATURES = ("vulkanMemoryModel", "vulkanMemoryModelDeviceScope", "workgroupMemoryExplicitLayout")
+
+
+def unavailable(device: Device) -> str | None:
+    """Why a device cannot have this mode, as far as that is known without a test; None where it may."""
+    if device.row_kernels:
+        return "its workgroups would wait for each other on the CPU: it is made for GPUs"
+    if device.binding == "descriptors":
+        return "it reads addresses from a tape, which the descriptor build cannot"
+    missing = [name for name in _FEATURES if name not in device.features]
+    return f"{device.info.name} lacks {', '.join(missing)}" if missing else None
+
+
+@dataclass(slots=True)
+class _Place:
+    """The memory of a dispatch that may be in flight."""
+
+    slot: Slot
+    run: Run
+    tapes: dict[tuple[object, ...], _Recorded] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Recorded:
+    commands: CommandBuffer
+    program: DecodeProgram
+    stamped: StampedProgram | None
+
+
+@dataclass(slots=True)
+class _Flight:
+    place: _Place
+    recorded: _Recorded
+    settings: Settings
+    tokens: int
+    rerecorded: bool
+    starved: bool
+    watch: Stopwatch
+    submitted_ns: int
+
+
+class Persistent:
+    """A ring of dispatches, each of a few tokens; the state on the device leads from one to the next.
+
+    Raise EngineError where the device does not have this mode.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        if reason := unavailable(resources.device):
+            raise EngineError(f"mode persistent is not offered: {reason}")
+        self._resources = resources
+        self._places = [_Place(resources.new_slot(), Run(resources.memory)) for _ in range(_AHEAD)]
+        self._walkers: dict[tuple[tuple[str, ...], bool], Walker] = {}
+        self._group = group_invocations(resources.device.subgroup_size, resources.device.most_invocations)
+        self._workgroups: int | None = None
+        self._builders: dict[int, tuple[ResidentKernels, ProgramBuilder]] = {}
+        self._programs: dict[tuple[object, ...], tuple[DecodeProgram, Slice]] = {}
+        self._flights: deque[_Flight] = deque()
+        self._ready: deque[Step] = deque()
+        self._turn = 0
+        self._token_us: float | None = None
+        self._spare: list[CommandBuffer] = []
+        self.dispatch_us = _DISPATCH_US
+        self.recordings = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Tokens submitted and not returned yet."""
+        return len(self._ready) + sum(flight.tokens for flight in self._flights)
+
+    def step(self, request: Request) -> Step:
+        """Keep dispatches queued, then return the oldest token made."""
+        if request.stamped:
+            self._submit(request, request.position, 1)
+            return self.collect()
+        position, remaining = request.position, request.remaining
+        while len(self._flights) < _AHEAD and remaining > 0:
+            tokens = min(self._tokens_a_dispatch(), remaining, self._room(position))
+            self._submit(request, position, tokens)
+            position += tokens
+            remaining -= tokens
+        return self.collect()
+
+    def collect(self) -> Step:
+        """Return the oldest token in flight."""
+        if not self._ready:
+            self._land(self._flights.popleft())
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Destroy the command buffers; nothing may be in flight."""
+        for place in self._places:
+            self._spare += [recorded.commands for recorded in place.tapes.values()]
+            place.tapes.clear()
+        for commands in self._spare:
+            commands.close()
+        self._spare.clear()
+
+    def _tokens_a_dispatch(self) -> int:
+        if self._token_us is None:
+            return 1
+        return max(1, min(MOST_TOKENS, int(self.dispatch_us / self._token_us)))
+
+    def _room(self, position: int) -> int:
+        """Tokens from ``position`` to its bucket's end."""
+        return self._builder.bucket(position) - position
+
+    @property
+    def _builder(self) -> ProgramBuilder:
+        return self._resources.builder
+
+    def _submit(self, request: Request, position: int, tokens: int) -> None:
+        watch = Stopwatch()
+        place = self._places[self._turn]
+        self._turn = (self._turn + 1) % _AHEAD
+        recorded, fresh = self._recorded(place, position, request.settings, request.stamped, watch)
+        starved = not self._flights or self._flights[-1].recorded.commands.finished
+        pointer = place.slot.step.pointer
+        assert pointer is not None
+        ctypes.memmove(pointer, request.params, STEP_BYTES)
+        place.run.begin(tokens)
+        watch.lap("patch")
+        recorded.commands.submit()
+        submitted_ns = watch.lap("submit")
+        self._flights.append(
+            _Flight(place, recorded, request.settings, tokens, fresh, starved, watch, submitted_ns)
+        )
+
+    def _recorded(
+        self, place: _Place, position: int, settings: Settings, stamped: bool, watch: Stopwatch
+    ) -> tuple[_Recorded, bool]:
+        bucket = self._builder.bucket(position)
+        key = (bucket, settings.passes, settings.barriers, stamped)
+        recorded = place.tapes.pop(key, None)
+        known = recorded is not None
+        if recorded is None:
+            recorded = self._record(place, bucket, settings, stamped, watch)
+        place.tapes[key] = recorded
+        if len(place.tapes) > _MAX_PROGRAMS:
+            self._spare.append(place.tapes.pop(next(iter(place.tapes))).commands)
+        return recorded, not known
+
+    def _record(self, place: _Place, bucket: int, settings: Settings, stamped: bool, watch: Stopwatch) -> _Recorded:
+        resources = self._resources
+        memory = resources.memory
+        walker = self._walker(settings.passes, stamped)
+        _, builder = self._builder_for(walker.resident.workgroups)
+        program = builder.build(bucket, settings, place.slot)
+        watch.lap("build")
+        tape = memory.allocate(len(program.ops) * RECORD_BYTES)
+        twin = resources.stamps.resident(program.ops, walker.resident.workgroups) if stamped else None
+        commands = self._spare.pop() if self._spare else resources.new_commands()
+        commands.begin()
+        commands.fill(place.run.control, 0)
+        slots = twin.slots if twin else None
+        commands.record([walker.op(tape, len(program.ops), place.run, resources.state, slots)], [False])
+        commands.end()
+        memory.write(tape, np.frombuffer(walker.tape(program.ops, program.barriers), np.uint8))
+        memory.flush()
+        self.recordings += 1
+        watch.lap("record")
+        barriers = sum(program.barriers) + 1  # one between two tokens
+        return _Recorded(commands, program._replace(barrier_count=barriers, dispatches=1), twin)
+
+    def _builder_for(self, workgroups: int) -> tuple[ResidentKernels, ProgramBuilder]:
+        found = self._builders.get(workgroups)
+        if found is None:
+            kernels = ResidentKernels(self._resources.kernels, Resident(self._group, workgroups))
+            found = self._builders[workgroups] = (kernels, self._resources.resident_builder(kernels))
+        return found
+
+    def _walker(self, passes: tuple[str, ...], stamped: bool) -> Walker:
+        walker = self._walkers.get((passes, stamped))
+        if walker is not None:
+            return walker
+
+        def build(workgroups: int) -> tuple[ResidentKernels, Walker]:
+            kernels, builder = self._builder_for(workgroups)
+            bucket, settings = builder.bucket(0), Settings("persistent", passes, "needed")
+            ops = builder.build(bucket, settings, self._places[0].slot).ops
+            label = "resident stamped" if stamped else "resident"
+            resident = Resident(self._group, workgroups)
+            return kernels, Walker(self._resources.kernels, kernels.joined(ops, stamped), resident, label)
+
+        try:
+            if self._workgroups is None:
+                self._workgroups = most_workgroups(self._resources.device, self._resources.memory, build)
+            walker = build(self._workgroups)[1]
+        except EngineError as error:
+            raise EngineError(f"mode persistent is not offered: {error}") from error
+        self._walkers[passes, stamped] = walker
+        return walker
+
+    def _land(self, flight: _Flight) -> None:
+        """Wait for a dispatch and make its tokens ready."""
+        commands, watch = flight.recorded.commands, flight.watch
+        if (calibration := commands.device.calibration) is not None:
+            calibration.refresh()
+        watch.restart()
+        commands.wait()
+        finished_ns = watch.lap("wait")
+        left = flight.place.run.left()
+        if aborted(left):
+            self._abort()
+        tokens = made(left, flight.tokens)
+        start_ns, end_ns = commands.ticks_ns()
+        watch.lap("readback")
+        if tokens:
+            self._token_us = (end_ns - start_ns) / 1e3 / len(tokens)
+        ends_ns = self._ends_ns(tokens, start_ns, end_ns)
+        begin_ns = start_ns
+        for index, (token, until_ns) in enumerate(zip(tokens, ends_ns, strict=True)):
+            self._ready.append(
+                Step(
+                    token.id,
+                    flight.settings,
+                    flight.recorded.program,
+                    flight.rerecorded and index == 0,
+                    flight.starved and index == 0,
+                    watch.laps if index == 0 else [],
+                    flight.submitted_ns,
+                    finished_ns,
+                    begin_ns,
+                    until_ns,
+                    flight.recorded.stamped,
+                )
+            )
+            begin_ns = until_ns
+        if len(tokens) < flight.tokens:  # behind an end token; what is queued makes nothing either
+            self._drain()
+
+    def _ends_ns(self, tokens: list[Made], start_ns: float, end_ns: float) -> list[float]:
+        """The device time at which each token ended; the last one with the dispatch."""
+        clock = self._resources.clock
+        ends = []
+        for index, token in enumerate(tokens[:-1]):
+            if clock is None:
+                ends.append(start_ns + (end_ns - start_ns) * (index + 1) / len(tokens))
+            else:
+                ends.append(min(max(clock.to_device_ns(token.end_ticks, start_ns), start_ns), end_ns))
+        return [*ends, end_ns][: len(tokens)]
+
+    def _drain(self) -> None:
+        while self._flights:
+            self._flights.popleft().recorded.commands.wait()
+
+    def _abort(self) -> None:
+        self._drain()
+        self._ready.clear()
+        resources = self._resources
+        commands = resources.new_commands()
+        commands.begin()
+        commands.fill(resources.arrivals, 0)
+        commands.end()
+        commands.run_us()
+        commands.close()
+        raise EngineError("mode persistent: a workgroup waited in vain for the others: take another mode, and ask again")

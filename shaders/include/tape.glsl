@@ -1,0 +1,16 @@
+// Words of a record of the tape, and of the results. engine/decode/tape.py mirrors it.
+#define RECORD_KERNEL 0u
+#define RECORD_FLAGS 1u
+#define RECORD_GROUPS_X 2u
+#define RECORD_GROUPS_Y 3u
+#define RECORD_PUSH 4u  // the kernel's push constants, up to 128 bytes
+#define RECORD_WORDS 36u
+#define RECORD_WAITS 1u    // for the grid barrier before it
+#define RECORD_ARRIVES 2u  // at the grid barrier after it
+#define RESULTS_ABORTED 0u
+#define RESULTS_TOKENS 4u
+#define RESULT_WORDS 8u  // a token
+#define RESULT_MADE 0u
+#define RESULT_ID 1u
+#define RESULT_START 2u
+#define RESULT_END 4u
