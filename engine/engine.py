@@ -131,14 +131,26 @@ class Engine:
 
     @property
     def mode(self) -> str:
-        """The decode mode; setting it takes effect at the next token boundary. EngineError if unknown."""
+        """The decode mode; setting it takes effect at the next token boundary. EngineError if unknown or refused."""
         return self._mode
 
     @mode.setter
     def mode(self, value: str) -> None:
         if value not in MODES:
             raise EngineError(f"unknown mode {value!r}; there is {', '.join(MODES)}")
+        if (reason := self.refused_modes.get(value)) is not None:
+            raise EngineError(f"mode {value} is not offered here: {reason}")
         self._mode = value
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Those of MODES that this device and model have."""
+        return tuple(mode for mode in MODES if mode not in self.refused_modes)
+
+    @property
+    def refused_modes(self) -> Mapping[str, str]:
+        """The others, with the reason: one line. A mode may come to this when it is first tried."""
+        return self._runtime.refused_modes
 
     @property
     def barriers(self) -> str:

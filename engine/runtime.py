@@ -9,10 +9,12 @@ import numpy as np
 
 from engine.decode import MODE_CLASSES
 from engine.decode.first import First
+from engine.decode.persistent import Persistent, unavailable
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.sampling import Sampling
 from engine.decode.state import STEP_BYTES, initial_state, pack_step
 from engine.decode.step import Mode, Request, Resources, Step
+from engine.errors import EngineError
 from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
@@ -88,7 +90,9 @@ class Runtime:
 
         def resident_builder(resident: ResidentKernels) -> ProgramBuilder:
             other = Lowering(resident, geometry, buffers, context)
-            return decode_builder(model, weights, single, other, sampler(memory, resident, geometry.vocab, single, buffers))
+            return decode_builder(
+                model, weights, single, other, sampler(memory, resident, geometry.vocab, single, buffers)
+            )
 
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
         self._resources = Resources(
@@ -105,6 +109,8 @@ class Runtime:
             clock=self.clock,
         )
         self._modes: dict[str, Mode] = {}
+        reason = unavailable(device)
+        self.refused_modes: dict[str, str] = {} if reason is None else {"persistent": reason}
         self._first = First(new_commands(), self._slot, buffers.state, lambda slot: sampling(slot, 0, None))
         cleanup.callback(self._first.close)
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
@@ -139,6 +145,17 @@ class Runtime:
         mode = self._modes.get(name)
         if mode is None:
             mode = self._modes[name] = MODE_CLASSES[name](self._resources)
+        return mode
+
+    def begin_mode(self, settings: Settings) -> Mode:
+        """The mode of ``settings``, ready for them. Raise EngineError where it turns out not to work here."""
+        mode = self.mode(settings.mode)
+        if isinstance(mode, Persistent):
+            try:
+                mode.prepare(settings.passes)
+            except EngineError as error:
+                self.refused_modes[settings.mode] = str(error)
+                raise EngineError(f"mode {settings.mode} is not offered here: {error}") from error
         return mode
 
     def first_step(self, ids: list[int], params: bytes, settings: Settings) -> Step:

@@ -222,7 +222,7 @@ class Session:
                     self.finish_reason = "context"
                     return
                 else:
-                    settings, mode = wanted, runtime.mode(wanted.mode)
+                    settings, mode = wanted, runtime.begin_mode(wanted)
                     if due and runtime.clock is None:
                         bubbles_range = runtime.bubbles_range(self.position, settings)
                         clock.interrupted()
@@ -239,6 +239,10 @@ class Session:
                     return
                 yield token, *clock.timing(index, step, bubbles_range)
             self.finish_reason = "length"
+        except EngineError:
+            self.ids.clear()  # what the device holds is unknown: the next prefill begins anew
+            self._prompt_tokens = 0
+            raise
         finally:
             while mode is not None and mode.in_flight:  # a dropped generator, or tokens behind an end token
                 step = mode.collect()

@@ -105,7 +105,12 @@ class Commands:
         return "there are no thoughts in this chat"
 
     def _mode(self, argument: str) -> str:
-        return self._set_live("mode", argument, MODES, MODES)
+        loaded = self._app.panel.view.engine
+        refused = loaded.refused_modes if loaded is not None else {}
+        if argument.lower() in refused:
+            return f"mode {argument.lower()} is not offered here: {refused[argument.lower()]}"
+        offered = tuple(mode for mode in MODES if mode not in refused)
+        return self._set_live("mode", argument, offered, offered)
 
     def _fusion(self, argument: str) -> str:
         return self._set_live("fusion", argument, ON_OFF, (False, True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Loaded:
     mode: str
     fusion: bool
     barriers: str
+    refused_modes: Mapping[str, str] = field(default_factory=dict)  # those not offered here, with the reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,7 @@ class EngineThread:
                     engine.mode,
                     engine.fusion,
                     engine.barriers,
+                    engine.refused_modes,
                 )
             )
             self._serve(engine)

@@ -12,7 +12,7 @@ from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
 from engine.decode.step import Request, Resources, Step, Stopwatch
 from engine.decode.tape import MOST_TOKENS, RECORD_BYTES, Made, aborted, made
-from engine.decode.walker import Run, Walker, most_workgroups
+from engine.decode.walker import Run, Walker, check, most_workgroups
 from engine.errors import EngineError
 from engine.profile.stamps import StampedProgram
 from engine.program.resident import ResidentKernels
@@ -67,14 +67,9 @@ class _Flight:
 
 
 class Persistent:
-    """A ring of dispatches, each of a few tokens; the state on the device leads from one to the next.
-
-    Raise EngineError where the device does not have this mode.
-    """
+    """A ring of dispatches, each of a few tokens; the state on the device leads from one to the next."""
 
     def __init__(self, resources: Resources) -> None:
-        if reason := unavailable(resources.device):
-            raise EngineError(f"mode persistent is not offered: {reason}")
         self._resources = resources
         self._places = [_Place(resources.new_slot(), Run(resources.memory)) for _ in range(_AHEAD)]
         self._walkers: dict[tuple[tuple[str, ...], bool], Walker] = {}
@@ -123,6 +118,10 @@ class Persistent:
             commands.close()
         self._spare.clear()
 
+    def prepare(self, passes: tuple[str, ...]) -> None:
+        """Build and test the kernel for these fusion passes; nothing may be in flight. EngineError where it fails."""
+        self._walker(passes, stamped=False)
+
     def _tokens_a_dispatch(self) -> int:
         if self._token_us is None:
             return 1
@@ -149,9 +148,7 @@ class Persistent:
         watch.lap("patch")
         recorded.commands.submit()
         submitted_ns = watch.lap("submit")
-        self._flights.append(
-            _Flight(place, recorded, request.settings, tokens, fresh, starved, watch, submitted_ns)
-        )
+        self._flights.append(_Flight(place, recorded, request.settings, tokens, fresh, starved, watch, submitted_ns))
 
     def _recorded(
         self, place: _Place, position: int, settings: Settings, stamped: bool, watch: Stopwatch
@@ -209,12 +206,12 @@ class Persistent:
             resident = Resident(self._group, workgroups)
             return kernels, Walker(self._resources.kernels, kernels.joined(ops, stamped), resident, label)
 
-        try:
-            if self._workgroups is None:
-                self._workgroups = most_workgroups(self._resources.device, self._resources.memory, build)
-            walker = build(self._workgroups)[1]
-        except EngineError as error:
-            raise EngineError(f"mode persistent is not offered: {error}") from error
+        device, memory = self._resources.device, self._resources.memory
+        if self._workgroups is None:
+            self._workgroups = most_workgroups(device, memory, build)
+        kernels, walker = build(self._workgroups)
+        if not check(device, memory, kernels, walker):
+            raise EngineError(f"its kernel's {self._workgroups} workgroups do not all run at the same time")
         self._walkers[passes, stamped] = walker
         return walker
 
@@ -281,4 +278,6 @@ class Persistent:
         commands.end()
         commands.run_us()
         commands.close()
-        raise EngineError("mode persistent: a workgroup waited in vain for the others: take another mode, and ask again")
+        raise EngineError(
+            "mode persistent: a workgroup waited in vain for the others: take another mode, and ask again"
+        )

@@ -22,8 +22,8 @@ from engine.vulkan.pipelines import Kernel, Kernels, Resident
 _CHECK_ROUNDS = 200
 _PUSH = struct.Struct("<6Q3I")
 # polls until a wait is given up, by "software device": of a test, whose stages take microseconds, and of a token
-_TEST_PATIENCE = {False: 1 << 15, True: 1 << 25}
-_PATIENCE = {False: 1 << 21, True: 1 << 29}
+_TEST_PATIENCE = {False: 1 << 15, True: 1 << 29}
+_PATIENCE = {False: 1 << 21, True: 1 << 31}
 
 
 class Run:
@@ -57,7 +57,13 @@ class Walker:
         return encode(ops, barriers, self._joined.numbers)
 
     def op(
-        self, tape: Slice, records: int, run: Run, state: Slice, stamps: Slice | None = None, patience: int | None = None
+        self,
+        tape: Slice,
+        records: int,
+        run: Run,
+        state: Slice,
+        stamps: Slice | None = None,
+        patience: int | None = None,
     ) -> Op:
         """The dispatch of a tape; ``run.control`` must be zero when it begins."""
         if patience is None:
@@ -68,9 +74,7 @@ class Walker:
         return op
 
 
-def most_workgroups(
-    device: Device, memory: Memory, build: Callable[[int], tuple[ResidentKernels, Walker]]
-) -> int:
+def most_workgroups(device: Device, memory: Memory, build: Callable[[int], tuple[ResidentKernels, Walker]]) -> int:
     """How many workgroups of a walker run at the same time, as its test shows; ``build`` makes it for a number.
 
     Raise EngineError where not even one passes.

@@ -386,7 +386,7 @@ def _choose(
         defines["NORM_LATE"] = 1
     device = kernels.device
     width = device.subgroup_size
-    at_once, teams, groups = division(name, type, rows, cols, width, device.most_invocations)
+    at_once, teams, groups = division(name, type, rows, cols, width, device.most_invocations, kernels.resident)
     stage = stage_blocks(type, cols, width, device.shared_bytes)
     defines |= {"COLS": cols, "LANES": lanes(cols, width), "TEAMS": teams, "ROWS": at_once, "STAGE_BLOCKS": stage}
     return name, defines, (groups, 1, 1)

@@ -17,7 +17,7 @@ _ANY_LANES = {"norm": "LANES", CHECK: "LANES"}
 
 
 class ResidentKernels:
-    """A KernelSet for ops that are records of a tape. Its kernels have no pipeline: ``joined`` makes one of them all."""
+    """A KernelSet for ops that are records of a tape. No kernel has a pipeline: ``joined`` makes one of them all."""
 
     def __init__(self, kernels: Kernels, resident: Resident) -> None:
         self.device: Device = kernels.device

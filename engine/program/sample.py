@@ -54,7 +54,15 @@ def sample(
     else:
         buffers = (logits, step, state, scratch)
         groups = (padded // _GROUP_IDS, 1, 1)
-        first = Op("sample_scan", kernels.get("sample_scan", _scan_defines(kernels)), buffers, (vocab, padded), groups, "head", vocab * 4)
+        first = Op(
+            "sample_scan",
+            kernels.get("sample_scan", _scan_defines(kernels)),
+            buffers,
+            (vocab, padded),
+            groups,
+            "head",
+            vocab * 4,
+        )
         parts = padded // _part_ids(kernels)
     return [
         first,

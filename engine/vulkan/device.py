@@ -31,15 +31,11 @@ _OPTIONAL = (
     ("clock", "shaderDeviceClock"),
     ("clock", "shaderSubgroupClock"),
     ("executables", "pipelineExecutableInfo"),
-<<<<<<< HEAD
     ("matrices", "cooperativeMatrix"),
-)
-_MATRICES_EXTENSION = "VK_KHR_cooperative_matrix"
-=======
     ("workgroup_memory", "workgroupMemoryExplicitLayout"),
 )
+_MATRICES_EXTENSION = "VK_KHR_cooperative_matrix"
 _WORKGROUP_MEMORY_EXTENSION = "VK_KHR_workgroup_memory_explicit_layout"
->>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
 _STATISTICS_EXTENSION = "VK_KHR_pipeline_executable_properties"
 _EXTENSIONS = (
     "VK_KHR_shader_clock",
@@ -151,32 +147,20 @@ class Device:
         v11 = ffi.new("VkPhysicalDeviceVulkan11Features*", {"sType": 49, "pNext": v12})
         v10 = ffi.new("VkPhysicalDeviceFeatures2*", {"sType": 1000059000, "pNext": v11})
         executables = ffi.new("VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR*", {"sType": 1000269000})
-<<<<<<< HEAD
         matrices = ffi.new("VkPhysicalDeviceCooperativeMatrixFeaturesKHR*", {"sType": 1000506000})
-=======
-        workgroup_memory = ffi.new(
-            "VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR*", {"sType": 1000336000}
-        )
->>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
+        workgroup_memory = ffi.new("VkPhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR*", {"sType": 1000336000})
         last = v13
         for extension, structure in (
             ("VK_KHR_shader_clock", clock),
             (_STATISTICS_EXTENSION, executables),
-<<<<<<< HEAD
             (_MATRICES_EXTENSION, matrices),
-=======
             (_WORKGROUP_MEMORY_EXTENSION, workgroup_memory),
->>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
         ):
             if extension in self.extensions:
                 last.pNext = structure
                 last = structure
         parts = {"v10": v10.features, "v11": v11, "v12": v12, "v13": v13, "clock": clock, "executables": executables}
-<<<<<<< HEAD
-        return v10, {**parts, "matrices": matrices}
-=======
-        return v10, {**parts, "workgroup_memory": workgroup_memory}
->>>>>>> 6d8925d (wip: persistent mode: joined source, resident kernel, tape, walker, self-test)
+        return v10, {**parts, "matrices": matrices, "workgroup_memory": workgroup_memory}
 
     def _select_features(self, structures: dict[str, Any]) -> None:
         """Note what the device offers, then leave only the wanted features enabled in the chain."""

@@ -21,7 +21,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(version|extension|pragma)\b([^\n]*)$", 
 _TOKEN = re.compile(r"\s+|[A-Za-z_]\w*|\.?\d(?:[eE][+-]|[\w.])*|.")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _QUALIFIERS = frozenset(
-    "const shared restrict readonly writeonly coherent nonprivate volatile precise highp mediump lowp in".split()
+    ("const", "shared", "restrict", "readonly", "writeonly", "coherent", "nonprivate", "volatile", "precise", "in")
 )
 # what a kernel asks about its place, as resident.comp answers it
 _BUILT_INS = {
@@ -176,9 +176,7 @@ def _renamed(declared: _Declared, prefix: str, group: int) -> str:
     head = [line for line in lines if re.match(r"(layout\(buffer_reference|struct)\b", line)]
     types = "\n".join(head)
     rest = "\n".join(line for line in lines if line not in head)
-    variables = "\n".join(
-        f"{types_only.get(kind, kind)} {names[name]};" for kind, name in declared.push
-    )
+    variables = "\n".join(f"{types_only.get(kind, kind)} {names[name]};" for kind, name in declared.push)
     block = ""
     if declared.shared:
         members = "\n".join("    " + _substituted(item, names | built_ins) for item in declared.shared)

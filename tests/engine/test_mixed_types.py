@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from engine import FUSION_PASSES, MODES, Engine, Sampling
+from engine import FUSION_PASSES, Engine, Sampling
 from tests.engine import llama_reference
 from tests.engine.test_engine import random_ids
 from tests.engine.tiny_model import write_tiny_llama
@@ -37,7 +37,7 @@ def test_mixed_types(tmp_path, mix, row_kernels):
     prompt = random_ids(19)
     with Engine.open(path, row_kernels=row_kernels) as engine:
         found = {}
-        for mode in MODES:
+        for mode in engine.modes:
             for fusion in (FUSION_PASSES, ()):
                 engine.mode, engine.fusion = mode, fusion
                 session = engine.session()

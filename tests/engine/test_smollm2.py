@@ -29,7 +29,7 @@ def test_prompt_ids_and_first_logits(engine, chat):
     assert np.abs(logits - np.load(DATA / "ref_smollm2.npz")[f"logits{chat}"]).max() < LOGITS_TOLERANCE
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "persistent"])
 @pytest.mark.parametrize("barriers", BARRIERS)
 def test_greedy_ids_in_every_mode(engine, mode, barriers):
     prompt = json.loads((DATA / "ref_smollm2.json").read_text())["prompts"][2]

@@ -65,6 +65,7 @@ class FakeEngine:
     ) -> None:
         self.owner = threading.get_ident()
         self.mode, self.fusion, self.barriers = "reuse", True, "needed"
+        self.refused_modes: dict[str, str] = {}
         self.context = context
         self.model = SimpleNamespace(
             name="SmolLM2-135M-Instruct",

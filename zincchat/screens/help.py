@@ -68,6 +68,10 @@ MODES = (
     ("overlap", "the same, but the next token is recorded while the GPU runs this one"),
     ("reuse", "record once, patch the parameters, submit again, wait"),
     ("pipelined", "several recordings submitted ahead; the GPU feeds itself, the CPU reads behind it"),
+    (
+        "persistent",
+        "one dispatch for up to eight tokens: resident workgroups walk the program; /mode says why it is not here",
+    ),
 )
 ARTICLE = (
     ("article", "of the design article this follows: modelled, never measured, for Qwen3.5-9B on an RX 9070 XT"),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from engine import BARRIERS, FUSION_PASSES, MODES, Engine, Sampling, Session
+from engine import BARRIERS, FUSION_PASSES, Engine, Sampling, Session
 from tests.engine import llama_reference
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
 from tests.engine.tolerance import tolerance
@@ -90,7 +90,8 @@ def test_decode_logits_and_ids_in_every_mode(engine: Engine, name: str, path: Pa
     engine.fusion, engine.barriers = FUSION_PASSES, "needed"
     whole = check_decode(engine, name, path)
     prompt, session = whole[:PROMPT], engine.session()
-    for engine.mode in MODES:
+    modes = engine.modes
+    for engine.mode in modes:
         for engine.barriers in BARRIERS:
             for engine.fusion in (FUSION_PASSES, False):
                 assert decode(engine, session, prompt)[0] == whole[PROMPT:]

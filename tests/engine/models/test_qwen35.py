@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from engine import BARRIERS, FUSION_PASSES, MODES, Engine, EngineError, Sampling
+from engine import BARRIERS, FUSION_PASSES, Engine, EngineError, Sampling
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 from tests.engine.qwen35_reference import logits as reference_logits
 from tests.engine.tolerance import tolerance
@@ -90,7 +90,8 @@ def test_chunks_change_no_bit(engine: Engine, chunk_tokens: int, monkeypatch: py
 def test_every_switch_gives_the_same_ids(engine: Engine, sampling: Sampling) -> None:
     prompt = random_ids(5)
     expected = None
-    for engine.mode in MODES:
+    modes = engine.modes
+    for engine.mode in modes:
         for engine.barriers in BARRIERS:
             for engine.fusion in (FUSION_PASSES, ()):
                 ids = generate(engine, prompt, sampling, 12).ids
