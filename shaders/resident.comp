@@ -162,7 +162,7 @@ void main() {
                 walk_results.data[at + RESULT_START + 1u] = token_begin.y;
                 walk_results.data[at + RESULT_END] = token_end.x;
                 walk_results.data[at + RESULT_END + 1u] = token_end.y;
-                walk_results.data[at + RESULT_MADE] = 1u;
+                walk_results.data[at + RESULT_MADE] = walk_state.data[STATE_DONE] != 0u ? RESULT_LAST : RESULT_MORE;
             }
             walk_half = RECORD_WORDS - walk_half;
             if (t < RECORD_WORDS) walk_record[walk_half + t] = next_word;

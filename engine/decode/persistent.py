@@ -79,6 +79,7 @@ class Persistent:
         self._programs: dict[tuple[object, ...], tuple[DecodeProgram, Slice]] = {}
         self._flights: deque[_Flight] = deque()
         self._ready: deque[Step] = deque()
+        self._ended = False  # the last token that is ready is an end token
         self._turn = 0
         self._token_us: float | None = None
         self._spare: list[CommandBuffer] = []
@@ -96,7 +97,7 @@ class Persistent:
             self._submit(request, request.position, 1)
             return self.collect()
         position, remaining = request.position, request.remaining
-        while len(self._flights) < _AHEAD and remaining > 0:
+        while len(self._flights) < _AHEAD and remaining > 0 and not self._ended:
             tokens = min(self._tokens_a_dispatch(), remaining, self._room(position))
             self._submit(request, position, tokens)
             position += tokens
@@ -107,7 +108,9 @@ class Persistent:
         """Return the oldest token in flight."""
         if not self._ready:
             self._land(self._flights.popleft())
-        return self._ready.popleft()
+        step = self._ready.popleft()
+        self._ended = self._ended and bool(self._ready)
+        return step
 
     def close(self) -> None:
         """Destroy the command buffers; nothing may be in flight."""
@@ -229,8 +232,7 @@ class Persistent:
         tokens = made(left, flight.tokens)
         start_ns, end_ns = commands.ticks_ns()
         watch.lap("readback")
-        if tokens:
-            self._token_us = (end_ns - start_ns) / 1e3 / len(tokens)
+        self._token_us = (end_ns - start_ns) / 1e3 / len(tokens)
         ends_ns = self._ends_ns(tokens, start_ns, end_ns)
         begin_ns = start_ns
         for index, (token, until_ns) in enumerate(zip(tokens, ends_ns, strict=True)):
@@ -250,7 +252,8 @@ class Persistent:
                 )
             )
             begin_ns = until_ns
-        if len(tokens) < flight.tokens:  # behind an end token; what is queued makes nothing either
+        if tokens[-1].last:  # what is queued behind it makes nothing
+            self._ended = True
             self._drain()
 
     def _ends_ns(self, tokens: list[Made], start_ns: float, end_ns: float) -> list[float]:
@@ -271,6 +274,7 @@ class Persistent:
     def _abort(self) -> None:
         self._drain()
         self._ready.clear()
+        self._ended = False
         resources = self._resources
         commands = resources.new_commands()
         commands.begin()

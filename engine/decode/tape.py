@@ -17,6 +17,7 @@ _WAITS, _ARRIVES = 1, 2
 _HEADER = struct.Struct("<4I")
 _HEADER_WORDS = 4
 _RESULT_WORDS = 8
+_LAST = 2
 MOST_TOKENS = 8  # a dispatch
 RESULTS_BYTES = 4 * (_HEADER_WORDS + MOST_TOKENS * _RESULT_WORDS)
 
@@ -27,6 +28,7 @@ class Made(NamedTuple):
     id: int
     start_ticks: int
     end_ticks: int
+    last: bool  # an end token: nothing is made behind it
 
 
 def encode(ops: Sequence[Op], barriers: Sequence[bool], numbers: Mapping[Kernel, int]) -> bytes:
@@ -50,4 +52,4 @@ def aborted(results: npt.NDArray[np.uint32]) -> bool:
 def made(results: npt.NDArray[np.uint32], tokens: int) -> list[Made]:
     """What was made of ``tokens``: fewer than these behind an end token."""
     rows = results[_HEADER_WORDS:].reshape(MOST_TOKENS, _RESULT_WORDS)[:tokens].tolist()
-    return [Made(row[1], row[2] | row[3] << 32, row[4] | row[5] << 32) for row in rows if row[0]]
+    return [Made(row[1], row[2] | row[3] << 32, row[4] | row[5] << 32, row[0] == _LAST) for row in rows if row[0]]

@@ -22,7 +22,7 @@ from engine.vulkan.pipelines import Kernel, Kernels, Resident
 _CHECK_ROUNDS = 200
 _PUSH = struct.Struct("<6Q3I")
 # polls until a wait is given up, by "software device": of a test, whose stages take microseconds, and of a token
-_TEST_PATIENCE = {False: 1 << 15, True: 1 << 29}
+_TEST_PATIENCE = {False: 1 << 15, True: 1 << 28}
 _PATIENCE = {False: 1 << 21, True: 1 << 31}
 
 
@@ -97,11 +97,10 @@ def check(device: Device, memory: Memory, kernels: ResidentKernels, walker: Walk
     count = walker.resident.workgroups
     words = 4 * count * walker.resident.group
     kernel = kernels.get(CHECK)
-    with memory.temporary(2 * words + 256 + STATE_BYTES + _CHECK_ROUNDS * RECORD_BYTES) as scratch:
-        before, after = scratch.part(0, words), scratch.part(words, words)
-        found = scratch.part(2 * words, 256)
-        state = scratch.part(2 * words + 256, STATE_BYTES)
-        tape = scratch.part(2 * words + 256 + STATE_BYTES, _CHECK_ROUNDS * RECORD_BYTES)
+    sizes = (words, words, 256, STATE_BYTES, _CHECK_ROUNDS * RECORD_BYTES, _CHECK_ROUNDS * count * 16)
+    with memory.temporary(sum(sizes)) as scratch:
+        starts = [sum(sizes[:index]) for index in range(len(sizes))]
+        before, after, found, state, tape, stamps = map(scratch.part, starts, sizes)
         ops = []
         for index in range(_CHECK_ROUNDS):
             pair = (before, after) if index % 2 else (after, before)
@@ -114,7 +113,7 @@ def check(device: Device, memory: Memory, kernels: ResidentKernels, walker: Walk
             for target in (run.control, found, state):
                 commands.fill(target, 0)
             commands.update(tape, encoded)
-            op = walker.op(tape, _CHECK_ROUNDS, run, state, patience=_TEST_PATIENCE[device.is_cpu])
+            op = walker.op(tape, _CHECK_ROUNDS, run, state, stamps, patience=_TEST_PATIENCE[device.is_cpu])
             commands.record([op], [False])
             commands.end()
             commands.run_us()

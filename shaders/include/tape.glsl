@@ -10,7 +10,9 @@
 #define RESULTS_ABORTED 0u
 #define RESULTS_TOKENS 4u
 #define RESULT_WORDS 8u  // a token
-#define RESULT_MADE 0u
+#define RESULT_MADE 0u  // 0: it was not made
+#define RESULT_MORE 1u
+#define RESULT_LAST 2u  // an end token: nothing is made behind it
 #define RESULT_ID 1u
 #define RESULT_START 2u
 #define RESULT_END 4u
