@@ -179,9 +179,9 @@ class Persistent:
         commands = self._spare.pop() if self._spare else resources.new_commands()
         commands.begin()
         commands.fill(place.run.control, 0)
-        slots = twin.slots if twin else None
-        commands.record([walker.op(tape, len(program.ops), place.run, resources.state, slots)], [False])
-        commands.end()
+        stamps = twin.address if twin else 0
+        commands.record([walker.op(tape, len(program.ops), place.run, resources.state, stamps)], [False])
+        commands.end(twin.read_back if twin else None)
         memory.write(tape, np.frombuffer(walker.tape(program.ops, program.barriers), np.uint8))
         memory.flush()
         self.recordings += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -62,15 +61,18 @@ class Walker:
         records: int,
         run: Run,
         state: Slice,
-        stamps: Slice | None = None,
+        stamps: int = 0,
         patience: int | None = None,
     ) -> Op:
-        """The dispatch of a tape; ``run.control`` must be zero when it begins."""
+        """The dispatch of a tape; ``run.control`` must be zero when it begins.
+
+        ``stamps``: where a stamped walker's slots (ops, workgroups) begin on the device.
+        """
         if patience is None:
             patience = _PATIENCE[self._device.is_cpu]
         op = Op("persistent", self.kernel, (), (), (self.resident.workgroups, 1, 1))
-        addresses = (tape, run.control, state, run.order, run.results, stamps or tape)
-        op.push = _PUSH.pack(*(item.address for item in addresses), records, self.resident.workgroups, patience)
+        addresses = [item.address for item in (tape, run.control, state, run.order, run.results)]
+        op.push = _PUSH.pack(*addresses, stamps, records, self.resident.workgroups, patience)
         return op
 
 
@@ -82,7 +84,7 @@ def most_workgroups(device: Device, memory: Memory, build: Callable[[int], tuple
     if device.multiprocessors:
         candidates = [device.multiprocessors]
     elif device.is_cpu:
-        candidates = list(range(min(os.cpu_count() or 1, 8), 0, -1))
+        candidates = [1]  # a workgroup that waits would take the time of the one it waits for
     else:
         candidates = [1 << power for power in range(9, -1, -1)]
     for count in candidates:
@@ -113,7 +115,7 @@ def check(device: Device, memory: Memory, kernels: ResidentKernels, walker: Walk
             for target in (run.control, found, state):
                 commands.fill(target, 0)
             commands.update(tape, encoded)
-            op = walker.op(tape, _CHECK_ROUNDS, run, state, stamps, patience=_TEST_PATIENCE[device.is_cpu])
+            op = walker.op(tape, _CHECK_ROUNDS, run, state, stamps.address, patience=_TEST_PATIENCE[device.is_cpu])
             commands.record([op], [False])
             commands.end()
             commands.run_us()
