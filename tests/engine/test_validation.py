@@ -79,7 +79,7 @@ def test_no_message_from_other_architectures(tmp_path, name, row_kernels):
     path = hf_to_gguf(MODELS / name, tmp_path / "tiny.gguf")
     with open_validated(path, context=256, row_kernels=row_kernels) as engine:
         engine.stamp_every = 0
-        for engine.mode in MODES:
+        for engine.mode in DESCRIPTOR_MODES:
             for engine.fusion in (FUSION_PASSES, False):
                 run(engine)
         assert engine.vulkan_messages == []
