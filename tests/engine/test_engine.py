@@ -80,7 +80,7 @@ def test_flipping_the_switches_between_tokens_changes_no_id(engine, sampling):
     engine.mode, engine.barriers, engine.fusion = "reuse", "needed", True
     plain = generate(engine, prompt, sampling, 1000)
     flipped = generate(engine, prompt, sampling, 1000, random.Random(11))
-    assert flipped.flips > 50 and len(flipped.settings) == 4 * len(engine.modes)
+    assert flipped.flips > 50 and {mode for mode, _, _ in flipped.settings} == set(engine.modes)
     assert plain.ids == flipped.ids
 
 
