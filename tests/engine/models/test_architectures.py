@@ -92,9 +92,10 @@ def test_decode_logits_and_ids_in_every_mode(engine: Engine, name: str, path: Pa
     prompt, session = whole[:PROMPT], engine.session()
     modes = engine.modes
     for engine.mode in modes:
+        # without fusion only where that costs no compilation of half a minute
+        fusions = (FUSION_PASSES,) if engine.mode == "persistent" else (FUSION_PASSES, False)
         for engine.barriers in BARRIERS:
-            # without fusion only where that costs no compilation of half a minute
-            for engine.fusion in (FUSION_PASSES,) if engine.mode == "persistent" else (FUSION_PASSES, False):
+            for engine.fusion in fusions:
                 assert decode(engine, session, prompt)[0] == whole[PROMPT:]
 
 
