@@ -120,12 +120,12 @@ class Session:
                 raise Cancelled
             position = len(self.ids)
             end = min(position + prefill.chunk_tokens, len(ids))
-            within = position < place <= end
-            prefill.feed(ids[position:end], position, end == len(ids), place - 1 - position if within else NO_ID)
+            mark = self._snapshots.mark(ids, position, end, place)
+            prefill.feed(ids[position:end], position, end == len(ids), mark - 1 - position if mark else NO_ID)
             self.ids += ids[position:end]
             self._prompt_tokens = end
-            if within:
-                self._snapshots.keep(place, complete=place == len(ids))
+            if mark:
+                self._snapshots.keep(mark, ids, place)
             if progress is not None:
                 progress(len(self.ids) - kept, len(ids) - kept)
         self.prefill_stats = PrefillStats(len(ids) - kept, kept, perf_counter() - start)

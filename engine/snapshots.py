@@ -18,7 +18,6 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory, Slice
 
 PROMPTS = 8  # whose state is kept
-_REPLY_SLOT = PROMPTS  # one more for the newest reply's end
 SLOTS = PROMPTS + 1
 # A prompt ends with the tokens that begin the reply. A later prompt may have others in their place, as it has where a
 # template leaves old thoughts out; so the state is kept at the end of the turn before, if that is no further back.
@@ -77,6 +76,7 @@ class SnapshotStore:
 class _Kept(NamedTuple):
     tokens: int
     slot: int
+    prompt: bool  # of a prompt's end
     complete: bool  # the logits are the prompt's
 
 
@@ -90,18 +90,17 @@ class Return(NamedTuple):
 class Snapshots:
     """One conversation's snapshots; ``store`` None: its model has no recurrent state.
 
-    ``tokens_kept`` are the prefix lengths that the state can go back to, ascending.
+    Kept are the ends of the newest prompts, and in the slots that they leave the ends of turns and replies before them.
     """
 
     def __init__(self, store: SnapshotStore | None, stop_ids: Set[int]) -> None:
         self._store, self._stop_ids = store, stop_ids
-        self._prompts: list[_Kept] = []  # oldest, and so shortest, first
-        self._reply: _Kept | None = None
+        self._kept: list[_Kept] = []  # oldest, and so shortest, first
 
     @property
     def tokens_kept(self) -> list[int]:
-        """How many tokens the snapshots are of."""
-        return sorted(item.tokens for item in self._all())
+        """How many tokens the snapshots are of, ascending."""
+        return [item.tokens for item in self._kept]
 
     def go_back(self, held: Sequence[int], ids: Sequence[int], replied: bool) -> Return:
         """Make the device hold as much of the prompt ``ids`` as there is of it, where it now holds ``held``.
@@ -113,42 +112,55 @@ class Snapshots:
             return Return(min(common, len(ids) - 1))
         if common == len(held) < len(ids):
             self._forget_beyond(common)
-            if replied and common not in self.tokens_kept and self._save(_REPLY_SLOT, marked=False):
-                self._reply = _Kept(common, _REPLY_SLOT, False)  # the turn that follows may be edited
+            if replied and common not in self.tokens_kept:  # the turn that follows may be edited
+                self._keep(common, prompt=False, complete=False, marked=False)
             return Return(common)
-        usable = [item for item in self._all() if item.tokens <= common]
+        usable = [item for item in self._kept if item.tokens <= common]
         usable = [item for item in usable if item.tokens < len(ids) or item.complete]
-        found = max(usable, default=_Kept(0, 0, False))
-        self._forget_beyond(found.tokens)
-        return Return(found.tokens, self._store.restore(found.slot) if found.tokens else None)
+        if not usable:
+            self._forget_beyond(0)
+            return Return(0)
+        self._forget_beyond(usable[-1].tokens)
+        return Return(usable[-1].tokens, self._store.restore(usable[-1].slot))
 
     def place(self, ids: Sequence[int], held_tokens: int) -> int:
-        """After how many of the prompt's tokens to mark the state, of which ``held_tokens`` are not fed; 0: nowhere."""
+        """After how many of the prompt's tokens its end is kept, of which ``held_tokens`` are not fed; 0: nowhere."""
         least = len(ids) - _OPENING_TOKENS
-        if self._store is None or any(item.tokens == held_tokens >= least for item in self._prompts):
+        if self._store is None or any(item.tokens == held_tokens >= least for item in self._kept if item.prompt):
             return 0
-        turns = (end for end in range(len(ids), max(held_tokens, least), -1) if ids[end - 1] in self._stop_ids)
-        return next(turns, len(ids))
+        return self._turn_end(ids, max(held_tokens, least), len(ids)) or len(ids)
 
-    def keep(self, tokens: int, complete: bool) -> None:
-        """Keep the marked state, after ``tokens`` tokens; ``complete``: they are the whole prompt."""
-        slots = {item.slot for item in self._prompts}
-        slot = next((number for number in range(PROMPTS) if number not in slots), None)
-        if slot is None or not self._save(slot, marked=True):
-            if not self._prompts:
+    def mark(self, ids: Sequence[int], position: int, end: int, place: int) -> int:
+        """After how many tokens to mark the state in the chunk from ``position`` to ``end``; 0: nowhere."""
+        if self._store is None or position < place <= end:
+            return place
+        return self._turn_end(ids, position, end)
+
+    def keep(self, tokens: int, ids: Sequence[int], place: int) -> None:
+        """Keep the marked state, after ``tokens`` of the prompt's tokens."""
+        self._keep(tokens, tokens == place, tokens == len(ids), marked=True)
+
+    def _turn_end(self, ids: Sequence[int], start: int, end: int) -> int:
+        """Behind the last end-of-turn id from ``start`` to ``end``; 0 where there is none."""
+        return next((after for after in range(end, start, -1) if ids[after - 1] in self._stop_ids), 0)
+
+    def _keep(self, tokens: int, prompt: bool, complete: bool, marked: bool) -> None:
+        used = {item.slot for item in self._kept}
+        slot = next((number for number in range(SLOTS) if number not in used), None)
+        prompts = [item for item in self._kept if item.prompt]
+        if slot is None or (prompt and len(prompts) == PROMPTS) or not self._save(slot, marked):
+            others = [item for item in self._kept if not item.prompt]
+            replaced = prompts[0] if len(prompts) == PROMPTS and prompt else next(iter([*others, *prompts]), None)
+            if replaced is None or not (prompt or others):
                 return
-            slot = self._prompts.pop(0).slot
-            self._save(slot, marked=True)
-        self._prompts.append(_Kept(tokens, slot, complete))
+            self._kept.remove(replaced)
+            slot = replaced.slot
+            self._save(slot, marked)
+        self._kept.append(_Kept(tokens, slot, prompt, complete))
 
     def _forget_beyond(self, tokens: int) -> None:
         """The KV cache is about to be written over from ``tokens`` on."""
-        self._prompts = [item for item in self._prompts if item.tokens <= tokens]
-        if self._reply is not None and self._reply.tokens > tokens:
-            self._reply = None
-
-    def _all(self) -> list[_Kept]:
-        return self._prompts if self._reply is None else [*self._prompts, self._reply]
+        self._kept = [item for item in self._kept if item.tokens <= tokens]
 
     def _save(self, slot: int, marked: bool) -> bool:
         """False where memory is out: a conversation goes on without, only slower after an edit."""

@@ -115,7 +115,21 @@ def test_edit_feeds_the_turn_in_question(engine: Engine) -> None:
     del chat.turns[-2:]
     assert chat.ask(words(7, 9)) <= 3 + len(chat.turns[-2]) + 3  # not even the reply before it
     del chat.turns[-4:]  # an older turn, longer ago than the newest reply
-    assert chat.ask(words(8, 10)) == 1 + 3 + len(chat.turns[-3]) - 3 + len(chat.turns[-2]) + 3
+    assert chat.ask(words(8, 10)) <= 3 + len(chat.turns[-2]) + 3
+    chat.check()
+
+
+def test_a_chat_that_was_fed_at_once_is_kept_in_each_chunk(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when it was loaded: no snapshot was taken while it grew."""
+    chat = Chat(engine)
+    monkeypatch.setattr(engine._runtime.prefill, "_adapt", lambda tokens, seconds: None)
+    chat.turns = [turn((USER, ASSISTANT)[number % 2], words(40, number)) for number in range(21)]
+    engine._runtime.prefill.chunk_tokens = 32
+    assert chat.feed() == len(chat.prompt())
+    for replaced in (20, 18, 16):
+        del chat.turns[replaced:]
+        chat.turns.append(turn(USER, words(5, replaced)))
+        assert chat.feed() <= len(turn(USER, words(40, 0))) + 32 + len(chat.turns[-1]) + 3
     chat.check()
 
 
@@ -135,12 +149,12 @@ def test_eight_prompts_are_kept(engine: Engine) -> None:
     for seed in range(PROMPTS + 3):
         chat.ask(words(9, seed))
         places.append(len(chat.seen[-1][0]) - len(OPENING) - 1)
-    reply_end = places[-1] - len(chat.turns[-2]) - 2
-    assert chat.session._snapshots.tokens_kept == sorted([*places[-PROMPTS:], reply_end])
+    kept = chat.session._snapshots.tokens_kept
+    assert len(kept) == PROMPTS + 1 and set(kept) > set(places[-PROMPTS:])
     turns = list(chat.turns)
     chat.turns = turns[: 2 * 3 + 1]  # the oldest kept, PROMPTS before the end
     assert chat.feed() == 1 + len(OPENING)
-    assert chat.session._snapshots.tokens_kept == places[3:4]
+    assert chat.session._snapshots.tokens_kept[-1] == places[3]
     chat.turns = turns[:5]  # older than any
     assert chat.feed() == len(chat.prompt())
     chat.check()
@@ -158,6 +172,7 @@ def test_a_prompt_without_turns_is_kept_whole(engine: Engine) -> None:
 
 def test_a_long_prompt_that_was_cancelled_goes_on(engine: Engine) -> None:
     cancel, session, ids = threading.Event(), engine.session(), words(400, 1)
+    engine._runtime.prefill.chunk_tokens = 32
     with pytest.raises(Cancelled):
         session.prefill(ids, cancel=cancel, progress=lambda done, total: done >= 40 and cancel.set())
     fed = session.position
