@@ -113,8 +113,10 @@ def refuse_windows(meta: Metadata) -> None:
 
 
 def _is_within(name: str, layers: int) -> bool:
-    """Whether a tensor is of one of the first ``layers`` layers, or of none."""
+    """Whether a tensor is of one of the first ``layers`` layers, or of none; a vision tower's is not of this model."""
     start, _, rest = name.partition(".")
+    if start in ("v", "mm"):
+        return False
     number = rest.partition(".")[0]
     return start != "blk" or not number.isdecimal() or int(number) < layers
 

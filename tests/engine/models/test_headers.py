@@ -77,6 +77,11 @@ def test_a_tensor_that_the_model_has_no_place_for(tmp_path: Path, name: str, ten
         geometry(tmp_path, name, {}, (tensor,))
 
 
+def test_a_vision_tower_in_the_same_file_is_passed_over(tmp_path: Path) -> None:
+    vision = ("v.blk.0.attn_q.weight", "mm.mm_input_projection.weight")
+    assert geometry(tmp_path, "gemma3", {}, vision) == geometry(tmp_path, "gemma3", {})
+
+
 def test_linear_rope_scaling(tmp_path: Path) -> None:
     """Every kind of key that states it, and none where it is switched off."""
     with GGUFFile.open(hf_to_gguf(MODELS / "qwen2", tmp_path / "tiny.gguf")) as file:
