@@ -11,7 +11,7 @@ import pytest
 from engine import FUSION_PASSES, Engine, Sampling
 
 DATA = Path(__file__).parents[1] / "data"
-LOGITS_TOLERANCE = 0.04  # as for SmolLM2, of logits up to 31; found: 0.008, most of it the float16 KV cache's
+LOGITS_TOLERANCE = 0.04  # as for SmolLM2, of logits up to 31; found: 0.008, and 0.012 with kernels for GPUs
 
 
 @pytest.fixture(scope="module")
