@@ -41,10 +41,12 @@ PUSH_END
 #include "dequant.glsl"
 #include "float16_weights.glsl"
 
-// 16 bytes hold 8 columns; one more a row of a tile than it has, so that rows start in different banks
-#define PITCH 5u
-shared uvec4 tile_w[ROWS * PITCH];
-shared uvec4 tile_x[X_PARTS * TOKENS * PITCH];
+// 16 bytes hold 8 columns; one more a row of a tile than it has, so that rows start in different banks. Of weights there
+// are two tiles: the next one is made while this one is multiplied.
+#define W_PITCH 5u
+#define X_PITCH (4u * X_PARTS + 1u)
+shared uvec4 tile_w[2u * ROWS * W_PITCH];
+shared uvec4 tile_x[TOKENS * X_PITCH];
 shared float staged[SUBGROUPS_DOWN * SUBGROUPS_ACROSS * MATRIX_M * MATRIX_N];
 
 // what an invocation fetches of 32 columns: half blocks of weights, and units of 16 bytes of x
@@ -62,7 +64,7 @@ uvec2 high[HALVES];
 uvec4 words[HALVES];
 uvec4 x_units[X_UNITS];
 
-void fetch(uint block, uint blocks, uint first_row, uint first_token) {
+void fetch_w(uint block, uint blocks, uint first_row) {
     [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
         const RowBase base = row_base(min(first_row + item / 2u, rows - 1u), blocks, 0u);
@@ -76,6 +78,21 @@ void fetch(uint block, uint blocks, uint first_row, uint first_token) {
         high[i] = load_high(base, block);
         if (block % SCALES_LAST == 0u) words[i] = load_scales(base, block);
     }
+}
+
+void put_w(uint block) {
+    [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
+        const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
+        const vec2 scale = scale_of(words[i], block / STEP, block, side) * WEIGHT_FACTOR;
+        uvec2 quads[4];
+        [[unroll]] for (uint q = 0u; q < 4u; ++q) quads[q] = HALF_QUAD(units[i], high[i], scale, side, q);
+        const uint at = (block % 2u * ROWS + item / 2u) * W_PITCH + side * 2u;
+        tile_w[at] = uvec4(quads[0], quads[1]);
+        tile_w[at + 1u] = uvec4(quads[2], quads[3]);
+    }
+}
+
+void fetch_x(uint block, uint blocks, uint first_token) {
     [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex;
         const uint token = min(first_token + item / (4u * X_PARTS), tokens - 1u);
@@ -83,20 +100,10 @@ void fetch(uint block, uint blocks, uint first_row, uint first_token) {
     }
 }
 
-void put(uint block) {
-    [[unroll]] for (uint i = 0u; i < HALVES; ++i) {
-        const uint item = i * GROUP + gl_LocalInvocationIndex, side = item % 2u;
-        const vec2 scale = scale_of(words[i], block / STEP, block, side) * WEIGHT_FACTOR;
-        uvec2 quads[4];
-        [[unroll]] for (uint q = 0u; q < 4u; ++q) quads[q] = HALF_QUAD(units[i], high[i], scale, side, q);
-        const uint at = item / 2u * PITCH + side * 2u;
-        tile_w[at] = uvec4(quads[0], quads[1]);
-        tile_w[at + 1u] = uvec4(quads[2], quads[3]);
-    }
+void put_x() {
     [[unroll]] for (uint i = 0u; i < X_UNITS; ++i) {
         const uint item = i * GROUP + gl_LocalInvocationIndex;
-        const uint part = item / 4u % X_PARTS;
-        tile_x[(part * TOKENS + item / (4u * X_PARTS)) * PITCH + item % 4u] = x_units[i];
+        tile_x[item / (4u * X_PARTS) * X_PITCH + item % (4u * X_PARTS)] = x_units[i];
     }
 }
 
@@ -113,26 +120,36 @@ void kernel() {
         [[unroll]] for (uint t = 0u; t < ACROSS; ++t)
             sums[r][t] = coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
     }
-    fetch(0u, blocks, first_row, first_token);
-    put(0u);
+    const uint last = blocks - 1u;
+    fetch_w(0u, blocks, first_row);
+    fetch_x(0u, blocks, first_token);
+    put_w(0u);
+    put_x();
+    fetch_w(min(1u, last), blocks, first_row);
     barrier();
+    // The last rounds fetch and make what nobody needs, since a branch would keep compilers from mixing it with products.
     for (uint block = 0u; block < blocks; ++block) {
-        if (block + 1u < blocks) fetch(block + 1u, blocks, first_row, first_token);
-        const uint w_at = down * PITCH, x_at = across * PITCH;
+        fetch_x(min(block + 1u, last), blocks, first_token);
+        const uint w_at = (block % 2u * ROWS + down) * W_PITCH, x_at = across * X_PITCH;
         [[unroll]] for (uint k = 0u; k < 32u; k += MATRIX_K) {
             coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> w[DOWN];
             [[unroll]] for (uint r = 0u; r < DOWN; ++r)
-                coopMatLoad(w[r], tile_w, w_at + r * MATRIX_M * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                coopMatLoad(w[r], tile_w, w_at + r * MATRIX_M * W_PITCH + k / 8u, W_PITCH, gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint t = 0u; t < ACROSS; ++t) {
                 [[unroll]] for (uint part = 0u; part < X_PARTS; ++part) {
                     coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> v;
-                    coopMatLoad(v, tile_x, x_at + (part * TOKENS + t * MATRIX_N) * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                    const uint at = x_at + t * MATRIX_N * X_PITCH + part * 4u + k / 8u;
+                    coopMatLoad(v, tile_x, at, X_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
                     [[unroll]] for (uint r = 0u; r < DOWN; ++r) sums[r][t] = coopMatMulAdd(w[r], v, sums[r][t]);
                 }
             }
+            if (k == 0u) {
+                put_w(block + 1u);
+                fetch_w(min(block + 2u, last), blocks, first_row);
+            }
         }
         barrier();
-        if (block + 1u < blocks) put(block + 1u);
+        put_x();
         barrier();
     }
     const uint stage = gl_SubgroupID * MATRIX_M * MATRIX_N;

@@ -12,7 +12,7 @@ from engine.vulkan.pipelines import Defines
 
 X_PARTS = 2  # float16 numbers that stand for one of x: 22 bits
 _ROWS_OF_LARGE_TILES = 2048  # fewer are too few tiles for all of a GPU
-_LARGE_SHARED_BYTES = 40 << 10
+_LARGE_SHARED_BYTES = 48 << 10
 _LARGE_INVOCATIONS, _SMALL_INVOCATIONS = 256, 128
 
 
