@@ -75,7 +75,8 @@ class Prefill:
 
     def _adapt(self, tokens: int, seconds: float) -> None:
         if tokens == self.chunk_tokens and seconds < _SHORT_S:
-            self.chunk_tokens = min(2 * tokens, self._most_tokens)
+            growth = 4 if seconds < _SHORT_S / 4 else 2
+            self.chunk_tokens = min(growth * tokens, self._most_tokens)
         elif seconds > _LONG_S:
             self.chunk_tokens = max(_FIRST_CHUNK_TOKENS, min(self.chunk_tokens, tokens) // 2)
 

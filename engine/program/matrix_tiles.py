@@ -13,7 +13,7 @@ from engine.vulkan.pipelines import Defines
 X_PARTS = 2  # float16 numbers that stand for one of x: 22 bits
 _ROWS_OF_LARGE_TILES = 2048  # fewer are too few tiles for all of a GPU
 _LARGE_SHARED_BYTES = 48 << 10
-_LARGE_INVOCATIONS, _SMALL_INVOCATIONS = 256, 128
+_MOST_SUBGROUPS = 8  # each has a matrix of results in shared memory
 
 
 class MatrixTiles(NamedTuple):
@@ -35,9 +35,17 @@ class MatrixTiles(NamedTuple):
 def matrix_tiles(rows: int, size: MatrixSize, subgroup_size: int, shared_bytes: int) -> MatrixTiles:
     """The tiles of a matrix of so many rows, whatever the number of tokens."""
     if size.m * size.n <= 64:  # a software device: small kernels, which compile quickly
-        return MatrixTiles(2 * size.m, 2 * size.n, 2, 2)
+        side = max(2 * size.m, subgroup_size)
+        return _divided(side, side, 2 * side, size, subgroup_size)
     if rows >= _ROWS_OF_LARGE_TILES and shared_bytes >= _LARGE_SHARED_BYTES:
-        return MatrixTiles(128, 128, 2, _LARGE_INVOCATIONS // 2 // subgroup_size)
-    if rows > 32 or size.m > 16 or size.n > 32:
-        return MatrixTiles(64, 64, 2, _SMALL_INVOCATIONS // 2 // subgroup_size)
-    return MatrixTiles(32, 32, 2, 1) if subgroup_size <= 32 else MatrixTiles(32, 32, 1, 1)
+        return _divided(128, 128, 256, size, subgroup_size)
+    if rows > 32:
+        return _divided(64, 64, 128, size, subgroup_size)
+    return _divided(32, 32, 64, size, subgroup_size)
+
+
+def _divided(rows: int, tokens: int, invocations: int, size: MatrixSize, subgroup_size: int) -> MatrixTiles:
+    """Over so many invocations, or as many as have a whole matrix a subgroup."""
+    subgroups = min(max(1, invocations // subgroup_size), _MOST_SUBGROUPS)
+    down = min(2, subgroups)
+    return MatrixTiles(rows, tokens, down, min(subgroups // down, tokens // size.n))

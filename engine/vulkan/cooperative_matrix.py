@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from engine.vulkan.api import NULL, check, ffi, instance_function
@@ -9,7 +10,7 @@ from engine.vulkan.instance import Instance
 
 _NEEDED = ("cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel")
 _FLOAT16, _FLOAT32, _SUBGROUP = 0, 1, 3  # of VkComponentTypeKHR and VkScopeKHR
-_COLUMNS_A_TILE, _UNIT_COLUMNS = 32, 8  # of shaders/matmul_matrices.comp
+_COLUMNS_A_TILE, _UNIT_COLUMNS, _MOST_ROWS = 32, 8, 16  # of shaders/matmul_matrices.comp
 
 
 class MatrixSize(NamedTuple):
@@ -34,14 +35,21 @@ def matrix_size(instance: Instance, physical: Any, features: set[str]) -> Matrix
         item.sType = 1000506001
     check(enumerate_(physical, count, items), "asking for cooperative matrices")
     wanted = (_FLOAT16, _FLOAT16, _FLOAT32, _FLOAT32, _SUBGROUP)
-    sizes = [
-        MatrixSize(item.MSize, item.NSize, item.KSize)
-        for item in items[0 : count[0]]
-        if (item.AType, item.BType, item.CType, item.ResultType, item.scope) == wanted
-    ]
+    found = [(size, kind) for size, kind in map(_read, items[0 : count[0]]) if kind == wanted]
+    return largest_fitting(size for size, _ in found)
+
+
+def largest_fitting(sizes: Iterable[MatrixSize]) -> MatrixSize | None:
+    """Of ``sizes`` the one with the most products that divides the kernels' tiles; None where none does."""
     fitting = [
         size
         for size in sizes
-        if max(size.m, size.n) <= 32 and not size.k % _UNIT_COLUMNS and not _COLUMNS_A_TILE % size.k
+        if max(size.m, size.n) <= _MOST_ROWS and not size.k % _UNIT_COLUMNS and not _COLUMNS_A_TILE % size.k
     ]
     return max(fitting, key=lambda size: (size.m * size.n * size.k, size), default=None)
+
+
+def _read(item: Any) -> tuple[MatrixSize, tuple[int, ...]]:
+    """A VkCooperativeMatrixPropertiesKHR: its size, and types and scope."""
+    kind = (item.AType, item.BType, item.CType, item.ResultType, item.scope)
+    return MatrixSize(item.MSize, item.NSize, item.KSize), kind

@@ -278,6 +278,10 @@ def test_prompt_chunks_grow_while_they_are_fast_and_shrink_where_they_are_slow(e
     sizes = []
     engine.session().prefill(random_ids(600), progress=lambda done, total: sizes.append(done))
     assert sizes[0] == 16 and prefill.chunk_tokens > 16
+    for seconds, following in ((0.09, 32), (0.02, 64), (0.2, 16)):
+        prefill.chunk_tokens = 16
+        prefill._adapt(16, seconds)
+        assert prefill.chunk_tokens == min(following, prefill._most_tokens)
     prefill.chunk_tokens = 32
     prefill._adapt(32, 0.4)
     assert prefill.chunk_tokens == 16
