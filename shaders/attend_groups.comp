@@ -160,10 +160,25 @@ void merge(uint first_head, uint splits) {
 }
 #endif
 
+// An invocation's keys or values, up to `newest`. All but the newest were there before this token: where that is awaited
+// they are loaded meanwhile.
+#define LOAD_TOKENS(values, cache, newest, wanted) \
+    [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
+        const uint token = clamp(first + s * AT_ONCE + slot, seen, newest); \
+        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) { \
+            const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u); \
+            if (wanted) values[s * UNITS_A_LANE + c] = cache.data[(kv_base + token) * HEAD_UNITS + unit]; \
+        } \
+    }
+#ifdef RESIDENT
+#define NEWEST_AT_ONCE max(position, seen + 1u) - 1u
+#else
+#define NEWEST_AT_ONCE position
+#endif
+
 void kernel() {
     const uint t = gl_LocalInvocationIndex;
     const uint position = state.data[STATE_POSITION];
-    AWAIT
     const uint seen = first_seen(position, window), first_split = seen / SPLIT;
     const uint first = (first_split + gl_WorkGroupID.x) * SPLIT;
     if (first > position) return;
@@ -171,20 +186,13 @@ void kernel() {
     const uint kv_base = first_head / (heads / kv_heads) * context;
     const uint lane = t % LANES_A_TOKEN, slot = t / LANES_A_TOKEN;
     uvec4 ks[STEPS * UNITS_A_LANE], vs[STEPS * UNITS_A_LANE];
-    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-        const uint token = clamp(first + s * AT_ONCE + slot, seen, position);
-        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-            const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u);
-            ks[s * UNITS_A_LANE + c] = k_cache.data[(kv_base + token) * HEAD_UNITS + unit];
-        }
-    }
-    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-        const uint token = clamp(first + s * AT_ONCE + slot, seen, position);
-        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-            const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u);
-            vs[s * UNITS_A_LANE + c] = v_cache.data[(kv_base + token) * HEAD_UNITS + unit];
-        }
-    }
+    LOAD_TOKENS(ks, k_cache, NEWEST_AT_ONCE, true)
+    LOAD_TOKENS(vs, v_cache, NEWEST_AT_ONCE, true)
+#ifdef RESIDENT
+    AWAIT
+    LOAD_TOKENS(ks, k_cache, position, token == position)
+    LOAD_TOKENS(vs, v_cache, position, token == position)
+#endif
     vec4 query[HEADS * UNITS_A_LANE * 2u];
     [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
         [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {

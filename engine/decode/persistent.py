@@ -213,8 +213,8 @@ class Persistent:
         if self._workgroups is None:
             self._workgroups = most_workgroups(device, memory, build)
         kernels, walker = build(self._workgroups)
-        if not check(device, memory, kernels, walker):
-            raise EngineError(f"its kernel's {self._workgroups} workgroups do not all run at the same time")
+        if problem := check(device, memory, kernels, walker):
+            raise EngineError(problem)
         self._walkers[passes, stamped] = walker
         return walker
 

@@ -87,15 +87,20 @@ def most_workgroups(device: Device, memory: Memory, build: Callable[[int], tuple
         candidates = [1]  # a workgroup that waits would take the time of the one it waits for
     else:
         candidates = [1 << power for power in range(9, -1, -1)]
+    problem = None
     for count in candidates:
         resident_kernels, walker = build(count)
-        if check(device, memory, resident_kernels, walker):
+        problem = check(device, memory, resident_kernels, walker)
+        if problem is None:
             return count
-    raise EngineError(f"workgroups of {device.info.name} do not run together, or do not see what others wrote")
+    raise EngineError(problem or "it has no workgroups")
 
 
-def check(device: Device, memory: Memory, kernels: ResidentKernels, walker: Walker) -> bool:
-    """Whether all workgroups are resident and data crosses the grid barrier: many rounds of CHECK in this kernel."""
+def check(device: Device, memory: Memory, kernels: ResidentKernels, walker: Walker) -> str | None:
+    """Run many rounds of CHECK in this kernel: what is wrong, in a few words.
+
+    None where all workgroups are resident and data crosses the grid barrier.
+    """
     count = walker.resident.workgroups
     words = 4 * count * walker.resident.group
     kernel = kernels.get(CHECK)
@@ -120,4 +125,10 @@ def check(device: Device, memory: Memory, kernels: ResidentKernels, walker: Walk
             commands.end()
             commands.run_us()
         wrong, visits = memory.read(found).view(np.uint32)[:2]
-    return not aborted(run.left()) and wrong == 0 and visits == _CHECK_ROUNDS * count
+    if aborted(run.left()):
+        return f"its kernel's {count} workgroups do not all run at the same time"
+    if wrong or visits != _CHECK_ROUNDS * count:
+        return (
+            f"its kernel's {count} workgroups do not see what the others wrote ({wrong} words wrong, {visits} visits)"
+        )
+    return None

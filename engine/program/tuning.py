@@ -24,7 +24,7 @@ _ROWS_OF_CHUNKS = 4
 _OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
 _ATTEND_LANES = 512
-_RESIDENT_GAIN = 1.1  # what fewer rows at once must save
+_FEW_LOADS = {1: 1.3, 2: 1.12, 4: 1.04}  # what rows of all tensors at once cost: fewer loads are in flight
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
@@ -56,7 +56,7 @@ def division(
     """(rows at once, teams a workgroup, workgroups) of ``kernel`` for a matrix of ``rows`` x ``cols``.
 
     ``most_invocations``: what a workgroup of this device may have. Workgroups that are ``resident`` are shared out so
-    that the busiest team has as few rows as can be.
+    that the busiest team has few rows.
     """
     team = lanes(cols, subgroup_size)
     several_chunks = cols > 32 * team  # then a row's next blocks are loaded as the last ones are used up
@@ -64,7 +64,8 @@ def division(
     most = min(_ROWS_AT_ONCE.get(kind, wanted), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
     least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
     if resident is not None:
-        return _resident_division(max(most, least), least, rows, max(1, resident.group // team), resident.workgroups)
+        sides = 2 if kernel == "gate_up_groups" else 1
+        return _resident_division(max(most, least), least, rows, sides, max(1, resident.group // team), resident)
     teams = max(1, min(_INVOCATIONS_A_GROUP, _MOST_TEAMS * team, most_invocations) // team)
     most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
     at_once = max(most, least)
@@ -75,17 +76,16 @@ def division(
     return at_once, teams, -(-tiles // (turns * teams))
 
 
-def _resident_division(most: int, least: int, rows: int, teams: int, workgroups: int) -> tuple[int, int, int]:
-    best = (most, 1 << 62)
-    at_once = most
-    while at_once >= least:
-        turns = -(-rows // (at_once * teams * workgroups))
-        if turns * at_once * _RESIDENT_GAIN < best[1]:  # fewer rows at once keep fewer loads in flight
-            best = (at_once, turns * at_once)
-        at_once //= 2
-    at_once = best[0]
-    tiles = -(-rows // at_once)
-    return at_once, teams, min(workgroups, -(-tiles // teams))
+def _resident_division(
+    most: int, least: int, rows: int, sides: int, teams: int, resident: Resident
+) -> tuple[int, int, int]:
+    def cost(at_once: int) -> float:
+        turns = -(-rows // (at_once * teams * resident.workgroups))
+        return turns * at_once * (_FEW_LOADS.get(sides * at_once, 1.0) if turns > 1 else 1.0)
+
+    choices = [most >> halvings for halvings in range(most.bit_length()) if most >> halvings >= least]
+    at_once = min(choices, key=cost)
+    return at_once, teams, min(resident.workgroups, -(-rows // (at_once * teams)))
 
 
 def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> int:
