@@ -170,6 +170,31 @@ def test_a_prompt_without_turns_is_kept_whole(engine: Engine) -> None:
     assert_close(session.prefill(ids[:30]), engine.session().prefill(ids[:30]))
 
 
+def test_a_prompt_that_parts_from_a_kept_one_at_its_last_token(engine: Engine) -> None:
+    """The state after that token is no use then: each of the places kept is tried."""
+    session, ids = engine.session(), words(40, 1)
+    for tail in ([7], [7, 8, END, START], [END, NEWLINE]):
+        session.prefill(ids + tail)
+        (kept,) = session._snapshots.tokens_kept
+        other = [*(ids + tail)[: kept - 1], 9, 6, 5]
+        logits = session.prefill(other)
+        assert session.prefill_stats.kept == 0
+        assert_close(logits, engine.session().prefill(other))
+        session = engine.session()
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+def test_a_state_kept_soon_after_a_chunk_began(engine: Engine, tokens: int) -> None:
+    """Some of the convolution's inputs are of the chunk before."""
+    session, ids = engine.session(), [*words(15 + tokens, 1), END]
+    engine._runtime.prefill.chunk_tokens = 16
+    session.prefill([*ids, *OPENING])
+    other = [*ids, 9, 8]
+    logits = session.prefill(other)
+    assert session.prefill_stats.kept == 16 + tokens
+    assert_close(logits, engine.session().prefill(other))
+
+
 def test_a_long_prompt_that_was_cancelled_goes_on(engine: Engine) -> None:
     cancel, session, ids = threading.Event(), engine.session(), words(400, 1)
     engine._runtime.prefill.chunk_tokens = 32
@@ -191,9 +216,13 @@ def continued(engine: Engine, session: Session, prompt: list[int]) -> None:
     assert_close(logits, engine.session().prefill(longer))
 
 
+@pytest.mark.parametrize("fusion", [FUSION_PASSES, False], ids=["fused", "unfused"])
 @pytest.mark.parametrize("stops", [1, MAX_STOPS + 4], ids=["", "more-than-the-device-knows"])
-def test_an_end_token_leaves_the_state_as_the_session_says(engine: Engine, stops: int) -> None:
+def test_an_end_token_leaves_the_state_as_the_session_says(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, stops: int, fusion: bool | tuple[str, ...]
+) -> None:
     prompt = words(12, 1)
+    monkeypatch.setattr(engine, "fusion", fusion)
     session = engine.session()
     session.prefill(prompt)
     engine.mode = "reuse"

@@ -73,9 +73,9 @@ def describe(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error} (add --debug for the cause)"
 
 
-def one_line(message: str) -> str:
-    """``message`` in one line; names in it come from files too, and may hold what a terminal would obey."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(message.split()))
+def printable(text: str) -> str:
+    """``text`` without what a terminal would obey, for one that may hold names out of a file."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _report(message: str, code: int, error: Exception | None = None, debug: bool = False) -> int:
@@ -83,7 +83,7 @@ def _report(message: str, code: int, error: Exception | None = None, debug: bool
     try:
         if debug and error is not None:
             traceback.print_exception(error, file=sys.stderr)
-        click.echo(f"zincchat: {one_line(message)}", err=True)
+        click.echo(f"zincchat: {printable(' '.join(message.split()))}", err=True)
         sys.stdout.flush()
     except OSError:
         _silence_output()

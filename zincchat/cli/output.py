@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from zincchat.cli.errors import printable
+
 if TYPE_CHECKING:
     from engine import DeviceInfo, TokenTiming
 
@@ -51,8 +53,8 @@ def write_dimmed(text: str) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> str:
-    """Columns two spaces apart; those in ``numeric`` are aligned right."""
-    lines = [list(header), *[list(row) for row in rows]]
+    """Columns two spaces apart; those in ``numeric`` are aligned right. Cells may be what a file says."""
+    lines = [list(header), *[[printable(cell) for cell in row] for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
         "  ".join(

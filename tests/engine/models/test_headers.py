@@ -49,6 +49,13 @@ def test_mistral_s_window(tmp_path: Path) -> None:
     assert geometry(tmp_path, "mistral", {"attention.sliding_window": None}).windows_tokens == (0, 0)
 
 
+def test_qwen_s_draft_layers_are_none_of_the_model_s(tmp_path: Path) -> None:
+    changes = {"block_count": 5, "nextn_predict_layers": 1}
+    found = geometry(tmp_path, "qwen3_5", changes, ("blk.4.nextn.eh_proj.weight", "blk.4.attn_norm.weight"))
+    assert found.layers == 4 and found.attention_layers == 1
+    assert found.delta is not None and found.delta.layers == 3
+
+
 @pytest.mark.parametrize(("name", "changes", "problem"), [
     ("llama", {"rope.scaling.type": "yarn"}, "RoPE scaling 'yarn' is not supported; there is linear and Llama 3's"),
     ("llama", {"rope.scaling.type": np.array([1, 2])}, "RoPE scaling '[1 2]' is not supported"),

@@ -15,6 +15,7 @@ from engine import BARRIERS, FUSION_PASSES, Engine, EngineError, Sampling
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 from tests.engine.qwen35_reference import logits as reference_logits
 from tests.engine.tolerance import tolerance
+from tests.engine.weights.folder import Tensors, change_tensors, copy
 from tests.flipping import generate
 
 FOLDER = MODELS / "qwen3_5"
@@ -48,6 +49,30 @@ def test_prefill(engine: Engine, count: int) -> None:
     with np.load(FOLDER / "reference.npz") as reference:
         ids, expected = reference["ids"].tolist(), reference["logits"]
     assert_close(engine, engine.session().prefill(ids[:count]), expected[count - 1])
+
+
+@pytest.mark.parametrize("row_kernels", [None, False], ids=["software", "gpu-kernels"])
+def test_queries_and_keys_near_zero(tmp_path: Path, row_kernels: bool | None) -> None:
+    """Their l2 norms' epsilon counts then."""
+    folder = copy("qwen3_5", tmp_path)
+
+    def shrink(tensors: Tensors) -> None:
+        for name, item in tensors.items():
+            if name.endswith("conv1d.weight"):
+                values = np.frombuffer(bytes(item["data"]), "<u2").copy()
+                item["data"] = (values - np.uint16(10 << 7)).tobytes()  # BF16 times 2^-10
+
+    change_tensors(folder / "model.safetensors", shrink)
+    path = hf_to_gguf(folder, tmp_path / "tiny.gguf")
+    with Engine.open(path, context=64, fusion=FUSION_PASSES, row_kernels=row_kernels) as engine:
+        ids = random_ids(20)
+        assert_close(engine, engine.session().prefill(ids), reference_logits(path, ids, np.float16)[-1])
+        session = engine.session()
+        session.prefill(ids[:1])
+        reply = [ids[0], *(token.id for token in session.generate(GREEDY, 20, ignore_eos=True))]
+        longer = [*session.ids, 7]
+        assert longer[:-1] == reply[:-1]
+        assert_close(engine, session.prefill(longer), reference_logits(path, longer, np.float16)[-1])
 
 
 def test_a_prompt_fed_token_by_token(engine: Engine) -> None:

@@ -117,6 +117,11 @@ def test_tekken_splits_at_capitals(pre: str, expected: list[str]) -> None:
     assert words(tokenizer, "helloWorld'S/\n") == expected
 
 
+@pytest.mark.parametrize(("pre", "expected"), [("tekken", ["!\n/\n"]), ("qwen2", ["!\n", "/\n"])])
+def test_tekken_takes_slashes_with_line_ends(pre: str, expected: list[str]) -> None:
+    assert words(build(pre, **merged("!\n/\n", "!\n", "/\n")), "!\n/\n") == expected
+
+
 def test_qwen2_and_llama_split_words_alike_and_smollm_otherwise() -> None:
     tokens, types, _ = vocabulary_of_words(["(a", "'S", ")Ċ"])
     merges = ["( a", "' S", ") Ċ"]

@@ -65,7 +65,7 @@ def test_the_text_part_of_a_multimodal_checkpoint(tmp_path: Path, prefix: str, o
     """Its config.json holds the text's as a part, its tensors have longer names, and other parts are passed over."""
     folder = copy("qwen3_5", tmp_path)
     config = json.loads((folder / "config.json").read_text())
-    parts = {"text_config": config, "vision_config": {"hidden_size": 1}, "model_type": "qwen3_5"}
+    parts = {"text_config": config, "vision_config": {"hidden_size": 1}, "model_type": "qwen3_5", "hidden_size": 1}
     (folder / "config.json").write_text(json.dumps(parts))
 
     def change(tensors: Tensors) -> Tensors:

@@ -74,6 +74,12 @@ def test_the_cache_is_listed(zincchat: Zincchat, cache: Path, tiny: bytes, parts
     assert (entry["architecture"], entry["trained_context"], entry["largest_context"]) == ("llama", 2048, 2048)
 
 
+def test_a_file_gives_the_terminal_nothing_to_obey(zincchat: Zincchat, cache: Path, tiny: bytes) -> None:
+    put(cache, REPO, {"t-Q4_K_M.gguf": tiny.replace(b"llama", b"l\x1b[2J", 1)})  # its general.architecture
+    outcome = zincchat("models", "list")
+    assert "l\ufffd[2J 0M" in row(outcome, f"{REPO}:Q4_K_M") and "\x1b" not in outcome.out
+
+
 def test_what_fits(zincchat: Zincchat, cache: Path, tiny: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(cache, REPO, {"t-Q4_K_M.gguf": tiny}) / "t-Q4_K_M.gguf"
     needed = inspect_model(path, DeviceRoom("", 1 << 40, False)).needed_bytes
