@@ -1,0 +1,223 @@
+"""Mode ``persistent`` on a software device: its kernel's test, waits that end, dispatches of several tokens, stamps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine import Engine, EngineError, Sampling
+from engine.decode import walker
+from engine.decode.persistent import Persistent
+from engine.decode.program import Settings
+from engine.decode.tape import encode
+from engine.decode.walker import Walker, check, most_workgroups
+from engine.program.resident import CHECK, ResidentKernels
+from engine.vulkan.pipelines import Resident
+from tests.engine.gpu import Gpu
+from tests.flipping import generate
+
+GREEDY = Sampling(temperature=0.0)
+GROUP = 64
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_path: Path) -> Iterator[Engine]:
+    with Engine.open(tiny_path, context=1536, row_kernels=False) as opened:
+        opened.stamp_every = 0
+        yield opened
+
+
+@pytest.fixture
+def mode(engine: Engine) -> Iterator[Persistent]:
+    """The engine in this mode; a dispatch may take any time, so that it has eight tokens."""
+    engine.mode = "persistent"
+    found = engine._runtime.mode("persistent")
+    assert isinstance(found, Persistent)
+    found.dispatch_us = 1e9
+    yield found
+    engine.mode, engine.stamp_every = "reuse", 0
+
+
+def prompt(count: int = 5) -> list[int]:
+    return np.random.default_rng(count).integers(0, 320, count).tolist()
+
+
+def checking(gpu: Gpu, workgroups: int) -> tuple[ResidentKernels, Walker]:
+    resident = Resident(GROUP, workgroups)
+    kernels = ResidentKernels(gpu.kernels, resident)
+    return kernels, Walker(gpu.kernels, kernels.joined([], stamped=False), resident, "resident")
+
+
+def test_the_check_passes_where_two_workgroups_run_together() -> None:
+    with Gpu(row_kernels=False) as gpu:
+        assert check(gpu.device, gpu.memory, *checking(gpu, 2)) is None
+
+
+def test_the_check_tells_workgroups_that_do_not_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walker, "_TEST_PATIENCE", {True: 1 << 12, False: 1 << 12})
+    with Gpu(row_kernels=False) as gpu:
+        kernels, built = checking(gpu, 2)
+        monkeypatch.setattr(Walker, "op", one_short(Walker.op))
+        assert (
+            check(gpu.device, gpu.memory, kernels, built) == "its kernel's 2 workgroups do not all run at the same time"
+        )
+        with pytest.raises(EngineError, match="do not all run at the same time"):
+            most_workgroups(gpu.device, gpu.memory, lambda count: checking(gpu, count + 1))
+
+
+def test_the_check_tells_data_that_does_not_cross(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Gpu(row_kernels=False) as gpu:
+        monkeypatch.setattr(
+            walker, "encode", lambda ops, barriers, numbers: encode(ops[:1] * len(ops), barriers, numbers)
+        )
+        problem = check(gpu.device, gpu.memory, *checking(gpu, 1))
+        assert problem is None  # a lone workgroup has nobody to read from
+        monkeypatch.setattr(
+            walker, "encode", lambda ops, barriers, numbers: encode(ops[1:2] * len(ops), barriers, numbers)
+        )
+        problem = check(gpu.device, gpu.memory, *checking(gpu, 2))
+        assert problem is not None and "do not see what the others wrote" in problem
+
+
+def one_short(op):  # type: ignore[no-untyped-def]
+    """Dispatches that lack one of the workgroups that all others wait for."""
+
+    def made(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        found = op(self, *args, **kwargs)
+        fields = list(walker._PUSH.unpack(found.push))
+        fields[7] += 1
+        found.push = walker._PUSH.pack(*fields)
+        return found
+
+    return made
+
+
+def test_a_wait_in_vain_ends_the_reply_with_one_line_and_leaves_the_engine_usable(
+    engine: Engine, mode: Persistent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = generate(engine, prompt(), GREEDY, 20).ids
+    monkeypatch.setattr(walker, "_PATIENCE", {True: 1 << 12, False: 1 << 12})
+    monkeypatch.setattr(Walker, "op", one_short(Walker.op))
+    engine.barriers = "every"  # a tape of its own
+    session = engine.session()
+    session.prefill(prompt())
+    with pytest.raises(EngineError, match="waited in vain"):
+        list(session.generate(GREEDY, 20, ignore_eos=True))
+    assert mode.in_flight == 0 and session.ids == []
+    engine.mode, engine.barriers = "reuse", "needed"
+    session.prefill(prompt())
+    assert [token.id for token in session.generate(GREEDY, 20, ignore_eos=True)] == expected
+    monkeypatch.undo()
+    engine.mode = "persistent"
+    assert generate(engine, prompt(), GREEDY, 20).ids == expected
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=1.1, top_p=0.97, repeat_penalty=1.1, seed=5)])
+def test_dispatches_of_many_tokens_across_buckets_give_the_ids_of_other_modes(
+    engine: Engine, mode: Persistent, sampling: Sampling
+) -> None:
+    start = prompt(480)
+    found = generate(engine, start, sampling, 600).ids
+    engine.mode = "pipelined"
+    assert generate(engine, start, sampling, 600).ids == found
+
+
+def test_a_dispatch_makes_up_to_eight_tokens_but_no_more_than_are_wanted(engine: Engine, mode: Persistent) -> None:
+    engine.session()
+    generate(engine, prompt(), GREEDY, 30)  # how long a token takes is known now
+    submitted: list[int] = []
+    submit = mode._submit
+    mode._submit = lambda request, position, tokens: (submitted.append(tokens), submit(request, position, tokens))[1]  # type: ignore[method-assign, func-returns-value]
+    try:
+        session = engine.session()
+        session.prefill(prompt())
+        tokens = list(session.generate(GREEDY, 24, ignore_eos=True))
+        assert submitted == [8, 8, 7] and len(tokens) == 24  # the first is sampled from the prefill's logits
+        assert mode.in_flight == 0 and session.position == 5 + 23
+        submitted.clear()
+        session.prefill(prompt(507))
+        list(session.generate(GREEDY, 12, ignore_eos=True))
+        assert submitted == [5, 6]  # not across the bucket's end at 512
+    finally:
+        mode._submit = submit  # type: ignore[method-assign]
+
+
+def test_cancelling_keeps_what_is_in_flight(engine: Engine, mode: Persistent) -> None:
+    whole = generate(engine, prompt(), GREEDY, 60).ids
+    session, cancel = engine.session(), threading.Event()
+    session.prefill(prompt())
+    ids = []
+    for token in session.generate(GREEDY, 60, ignore_eos=True, cancel=cancel):
+        ids.append(token.id)
+        if len(ids) == 3:
+            cancel.set()
+    assert 3 < len(ids) < 3 + 3 * 8 and ids == whole[: len(ids)]
+    assert session.finish_reason == "cancelled" and session.ids == prompt() + ids[:-1]
+
+
+def test_records_are_honest(engine: Engine, mode: Persistent) -> None:
+    session = engine.session()
+    session.prefill(prompt())
+    clean = [token.timing for token in session.generate(GREEDY, 20, ignore_eos=True)][1:]
+    assert {timing.dispatches for timing in clean} == {1} and all(timing.mode == "persistent" for timing in clean)
+    program = engine._runtime.builder.build(512, Settings("reuse", engine._passes, "needed"), engine._runtime._slot)
+    assert {timing.barrier_count for timing in clean} == {program.barrier_count + 1}  # and one between two tokens
+    assert all(timing.gpu_total_us > 0 and timing.gpu_idle_before_us >= 0 for timing in clean[1:])
+    submitting = [timing for timing in clean if timing.submit_us > 0]
+    assert 0 < len(submitting) < len(clean)  # the host works once a dispatch
+
+
+def test_a_stamped_token_accounts_for_its_time(engine: Engine, mode: Persistent) -> None:
+    engine.request_stamps()
+    session = engine.session()
+    session.prefill(prompt())
+    tokens = list(session.generate(GREEDY, 4, ignore_eos=True))
+    (stamped,) = [token for token in tokens if token.timing.measured_by == "twin"]
+    timing = stamped.timing
+    assert timing.dispatches == 1
+    assert timing.kernels_us > 0 and timing.bubbles_us > 0
+    assert timing.kernels_us + timing.bubbles_us <= timing.gpu_total_us
+    assert abs(sum(timing.pieces_us.values()) - timing.kernels_us) < 1
+    assert abs(timing.kernels_us + timing.bubbles_us + timing.edges_us - timing.gpu_total_us) < 1
+    spans = stamped.trace.kernel_spans_ns
+    assert (spans[:, 0] <= spans[:, 1]).all() and (spans[1:, 0] >= spans[:-1, 1]).all()  # one stage after another
+
+
+@pytest.mark.parametrize(("build", "reason"), [
+    ({}, "made for GPUs"),
+    ({"row_kernels": False, "binding": "descriptors"}, "the descriptor build"),
+])  # fmt: skip
+def test_where_it_is_not_offered_the_reason_is_said(tiny_path: Path, build: dict[str, object], reason: str) -> None:
+    with Engine.open(tiny_path, context=64, **build) as engine:  # type: ignore[arg-type]
+        assert "persistent" not in engine.modes and reason in engine.refused_modes["persistent"]
+        with pytest.raises(EngineError, match=rf"^mode persistent is not offered here: .*{reason}"):
+            engine.mode = "persistent"
+        assert engine.mode == "reuse"
+
+
+def test_a_kernel_that_fails_its_check_is_refused_from_then_on(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walker, "_TEST_PATIENCE", {True: 1 << 12, False: 1 << 12})
+    monkeypatch.setattr(Walker, "op", one_short(Walker.op))
+    with Engine.open(tiny_path, context=64, row_kernels=False, mode="persistent") as engine:
+        session = engine.session()
+        session.prefill(prompt())
+        with pytest.raises(
+            EngineError, match="mode persistent is not offered here: .* do not all run at the same time"
+        ):
+            list(session.generate(GREEDY, 5, ignore_eos=True))
+        assert "persistent" not in engine.modes
+        engine.mode = "reuse"
+        session.prefill(prompt())
+        assert len(list(session.generate(GREEDY, 5, ignore_eos=True))) == 5
+
+
+def test_the_check_is_one_of_the_kernels() -> None:
+    with Gpu(row_kernels=False) as gpu:
+        kernels, built = checking(gpu, 1)
+        assert built._joined.numbers[kernels.get(CHECK)] == 0
