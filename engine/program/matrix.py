@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from gguf.constants import GGMLQuantizationType
 
-from engine.program.matrix_tiles import X_PARTS, matrix_tiles
+from engine.program.matrix_tiles import FEW_TOKENS, X_PARTS, matrix_tiles
 from engine.program.op import Op
 from engine.program.tuning import division, lanes, norm_late, stage_blocks
 from engine.vulkan.cooperative_matrix import MatrixSize
@@ -105,10 +105,11 @@ def required_kernels(
         operation = _operation(use[0])
         if cpu and (operation in ("qkv", "head") or use[0].startswith("norm_")):
             continue
-        name, defines, _ = _choose(kernels, *use)
-        if operation == "qkv":
-            defines |= _turning(rope or {}, use[0])
-        found[(name, *sorted(defines.items()))] = (name, defines, False)
+        for few in (False, True) if operation == "matmul" and matrix_size(kernels) else (False,):
+            name, defines, _ = _choose(kernels, *use, few)
+            if operation == "qkv":
+                defines |= _turning(rope or {}, use[0])
+            found[(name, *sorted(defines.items()))] = (name, defines, False)
     return list(found.values())
 
 
@@ -161,7 +162,7 @@ def gate_up(
     plain: Use = "gate_up_gelu" if gelu else "gate_up"
     after_norm: Use = "norm_gate_up_gelu" if gelu else "norm_gate_up"
     use = after_norm if norm else plain
-    plan = gate.plans.get((kernels, use))
+    plan = gate.plans.get((kernels, use, False))
     if plan is None:
         if (gate.type, gate.rows, gate.cols) != (up.type, up.rows, up.cols):
             raise ValueError(f"{gate.name} and {up.name} differ in type or shape: they cannot be one op")
@@ -268,7 +269,8 @@ def matmul(
     tokens there are.
     """
     use: Use = "matmul_add" if add else "matmul_bias" if bias else "matmul"
-    kernel, (row_tiles, tile_tokens, _), scalars, moved = _plan(kernels, weight, use)
+    few = isinstance(x, Float16) and tokens <= FEW_TOKENS
+    kernel, (row_tiles, tile_tokens, _), scalars, moved = _plan(kernels, weight, use, few=few)
     tiles = -(-tokens // tile_tokens)
     moved += 4 * (tokens - 1) * (weight.rows + weight.cols)
     buffers: tuple[Slice, ...]
@@ -331,27 +333,30 @@ def embed_decode(
 
 
 def _plan(
-    kernels: KernelSet, weight: Weight, use: Use, more: Defines | None = None
+    kernels: KernelSet, weight: Weight, use: Use, more: Defines | None = None, few: bool = False
 ) -> tuple[Kernel, Groups, tuple[int | float, ...], int]:
-    plan: tuple[Kernel, Groups, tuple[int | float, ...], int] | None = weight.plans.get((kernels, use))
+    plan: tuple[Kernel, Groups, tuple[int | float, ...], int] | None = weight.plans.get((kernels, use, few))
     if plan is None:
         if weight.parts:
             raise ValueError(f"{weight.name} lies in {len(weight.parts)} parts: one op cannot read it")
         rows, cols = weight.rows, weight.cols
-        kernel_name, defines, groups = _choose(kernels, use, weight.type, rows, cols)
+        kernel_name, defines, groups = _choose(kernels, use, weight.type, rows, cols, few)
         sides = 2 if _operation(use) == "gate_up" else 1
         moved = sides * weight.bytes + 4 * (rows + cols)
         by_columns = kernel_name.endswith("_groups")
         scalars = (rows, 1.0 / cols) if by_columns else (rows, cols)
         plan = (kernels.get(kernel_name, defines | (more or {})), groups, scalars, moved)
-        weight.plans[kernels, use] = plan
+        weight.plans[kernels, use, few] = plan
     return plan
 
 
 def _choose(
-    kernels: KernelSet, use: Use, type: GGMLQuantizationType, rows: int, cols: int
+    kernels: KernelSet, use: Use, type: GGMLQuantizationType, rows: int, cols: int, few: bool = False
 ) -> tuple[str, Defines, Groups]:
-    """Kernel name, defines and workgroup counts; for matmul the second count is tokens a tile."""
+    """Kernel name, defines and workgroup counts; for matmul the second count is tokens a tile.
+
+    ``few``: of a product by cooperative matrices with at most FEW_TOKENS.
+    """
     cpu = layout(kernels) == "cpu"
     operation = _operation(use)
     defines: Defines = {"WEIGHT_TYPE": f"WEIGHT_{type.name}"}
@@ -366,7 +371,7 @@ def _choose(
     size = matrix_size(kernels)
     if operation == "matmul" and size:
         device = kernels.device
-        tiles = matrix_tiles(rows, size, device.subgroup_size, device.shared_bytes)
+        tiles = matrix_tiles(rows, few, size, device.subgroup_size, device.shared_bytes)
         defines |= tiles.defines(size)
         return "matmul_matrices", defines, (-(-rows // tiles.rows), tiles.tokens, 1)
     if operation == "matmul":

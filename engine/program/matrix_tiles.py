@@ -11,6 +11,7 @@ from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.pipelines import Defines
 
 X_PARTS = 2  # float16 numbers that stand for one of x: 22 bits
+FEW_TOKENS = 64  # a tile of so many is enough
 _ROWS_OF_LARGE_TILES = 2048  # fewer are too few tiles for all of a GPU
 _LARGE_SHARED_BYTES = 48 << 10
 _MOST_SUBGROUPS = 8  # each has a matrix of results in shared memory
@@ -32,12 +33,12 @@ class MatrixTiles(NamedTuple):
         }  # fmt: skip
 
 
-def matrix_tiles(rows: int, size: MatrixSize, subgroup_size: int, shared_bytes: int) -> MatrixTiles:
-    """The tiles of a matrix of so many rows, whatever the number of tokens."""
+def matrix_tiles(rows: int, few: bool, size: MatrixSize, subgroup_size: int, shared_bytes: int) -> MatrixTiles:
+    """The tiles of a matrix of so many rows; ``few``: with at most FEW_TOKENS."""
     if size.m * size.n <= 64:  # a software device: small kernels, which compile quickly
         side = max(2 * size.m, subgroup_size)
         return _divided(side, side, 2 * side, size, subgroup_size)
-    if rows >= _ROWS_OF_LARGE_TILES and shared_bytes >= _LARGE_SHARED_BYTES:
+    if not few and rows >= _ROWS_OF_LARGE_TILES and shared_bytes >= _LARGE_SHARED_BYTES:
         return _divided(128, 128, 256, size, subgroup_size)
     if rows > 32:
         return _divided(64, 64, 128, size, subgroup_size)

@@ -242,8 +242,11 @@ def test_stacked_weights_give_the_rows_of_the_separate_ones(
     np.testing.assert_array_equal(stacked, np.concatenate(separate))
 
 
-def test_a_token_does_not_depend_on_its_chunk(gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator) -> None:
-    rows, cols, tokens = 24, 576, 70
+@pytest.mark.parametrize(("rows", "cols"), [(24, 576), (2100, 96)])  # tiles depend on rows, and on few or many tokens
+def test_a_token_does_not_depend_on_its_chunk(
+    gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator, rows: int, cols: int
+) -> None:
+    tokens = 70
     weight = make_weight(gpu, prompt_kernels, random_raw(random, T.Q4_1, rows, cols), T.Q4_1, rows, cols)
     x = activations(random, tokens, cols)
     y = gpu.poisoned(tokens * rows * 4)

@@ -28,10 +28,11 @@ def test_no_size_without_the_features() -> None:
 @pytest.mark.parametrize("size", [(8, 8, 8), (16, 16, 16), (16, 8, 16), (8, 16, 16)], ids=str)
 @pytest.mark.parametrize("subgroup_size", [8, 16, 32, 64])
 @pytest.mark.parametrize("rows", [1, 32, 33, 64, 576, 2048, 151936])
-def test_tiles_divide_among_invocations(size: tuple[int, int, int], subgroup_size: int, rows: int) -> None:
+@pytest.mark.parametrize("few", [False, True])
+def test_tiles_divide_among_invocations(size: tuple[int, int, int], subgroup_size: int, rows: int, few: bool) -> None:
     """As matmul_matrices.comp takes them apart: whole matrices a subgroup, whole units of a tile an invocation."""
     m, n, _ = size
-    tiles = matrix_tiles(rows, MatrixSize(*size), subgroup_size, SHARED_BYTES)
+    tiles = matrix_tiles(rows, few, MatrixSize(*size), subgroup_size, SHARED_BYTES)
     defines = tiles.defines(MatrixSize(*size))
     invocations = tiles.down * tiles.across * subgroup_size
     assert tiles.rows % (tiles.down * m) == 0 and tiles.tokens % (tiles.across * n) == 0
