@@ -10,12 +10,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from zincchat.hub.cache import UNFINISHED, cache_folder, find_cached, index_files, repo_folder
@@ -32,6 +33,7 @@ _CHUNK_BYTES = 256 << 10
 _HTTP_LIMIT_BYTES = 50_000_000_000
 _HASHED_BYTES = 4 << 20  # at a time
 _SHOWN_BYTES = 1_000_000_000
+_SHA256 = re.compile("[0-9a-f]{64}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,20 @@ def _listing(repo: str) -> dict[str, _File]:
     info = HfApi(endpoint=constants.ENDPOINT).model_info(
         repo, files_metadata=True, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
     )
-    return {
+    files = {
         item.rfilename: _File(item.rfilename, item.size or 0, item.lfs.sha256 if item.lfs else None)
         for item in info.siblings or ()
     }
+    for file in files.values():
+        if not _stays_in_cache(file):
+            raise ValueError(f"the hub lists {file}")
+    return files
+
+
+def _stays_in_cache(file: _File) -> bool:
+    """Whether a file can be stored by its path and its checksum, as the cache does."""
+    path = PurePosixPath(file.path)
+    return not path.is_absolute() and ".." not in path.parts and (file.sha256 is None or bool(_SHA256(file.sha256)))
 
 
 def _fetch(reference: Reference, file: _File) -> Path:

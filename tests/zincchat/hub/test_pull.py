@@ -325,3 +325,20 @@ def test_the_command_honours_the_environment(tmp_path: Path) -> None:
     absent = run("models", "pull", "org/other", HF_HUB_OFFLINE="1")
     assert (absent.returncode, absent.stdout, absent.stderr.count("\n")) == (1, "", 1)
     assert "HF_HUB_OFFLINE" in absent.stderr
+
+
+@pytest.mark.parametrize("digest", ["../../../outside", "/tmp/outside", "", "A" * 64])
+def test_a_checksum_is_no_way_out_of_the_cache(
+    hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch, digest: str
+) -> None:
+    """Files are stored under the checksums that the hub lists."""
+    hub.repos[REPO] = {"m-Q4_K_M.gguf": MODEL}
+    monkeypatch.setattr("tests.zincchat.hub.fake_hub.sha256", lambda data: digest)
+    assert "gave an answer that makes no sense" in refusal(REPO)
+    assert not cache.exists() and not list(cache.parent.glob("outside*"))
+
+
+def test_a_name_is_no_way_out_of_the_cache(hub: FakeHub, cache: Path) -> None:
+    hub.repos[REPO] = {"../../../../outside-Q4_K_M.gguf": MODEL}
+    assert "gave an answer that makes no sense" in refusal(REPO)
+    assert not list(cache.parent.rglob("outside*"))
