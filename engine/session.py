@@ -223,7 +223,7 @@ class Session:
                     return
                 else:
                     settings, mode = wanted, runtime.begin_mode(wanted)
-                    if due and runtime.clock is None:
+                    if due and runtime.clock is None and settings.mode != "persistent":
                         bubbles_range = runtime.bubbles_range(self.position, settings)
                         clock.interrupted()
                     remaining = min(max_tokens - index, self._context - self.position) - mode.in_flight

@@ -42,7 +42,8 @@ def measure_remedies(
     ids = session.ids[: engine.context - TOKENS - 2] or engine.render(_EMPTY_CHAT)
     rows = remedy_rows({})
     report(Measuring("bubbles", 0, 1 + len(rows)))
-    report(BubblesMeasured(engine.measure_bubbles(len(ids))))
+    if engine.mode != "persistent":  # one dispatch, which the bubble meter cannot take apart
+        report(BubblesMeasured(engine.measure_bubbles(len(ids))))
     stamp_every, engine.stamp_every = engine.stamp_every, 0
     try:
         for done, row in enumerate(rows, 1):

@@ -106,9 +106,13 @@ class Persistent:
 
     def collect(self) -> Step:
         """Return the oldest token in flight."""
+        watch = Stopwatch()
         if not self._ready:
             self._land(self._flights.popleft())
         step = self._ready.popleft()
+        if not step.laps:  # it came with another: to hand it out is all the host's work for it
+            watch.lap("readback")
+            step.laps.extend(watch.laps)
         self._ended = self._ended and bool(self._ready)
         return step
 
@@ -249,6 +253,7 @@ class Persistent:
                     begin_ns,
                     until_ns,
                     flight.recorded.stamped,
+                    len(tokens) if index == 0 else 0,
                 )
             )
             begin_ns = until_ns

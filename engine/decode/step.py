@@ -105,6 +105,7 @@ class Step:
     gpu_start_ns: float  # device clock
     gpu_end_ns: float
     stamped: StampedProgram | None
+    together: int = 1  # tokens that the host saw at once, this one the first of them; 0: one of the others
 
 
 @dataclass(slots=True)

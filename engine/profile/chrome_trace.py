@@ -108,9 +108,10 @@ class _Builder:
             start_ns = max(start_ns, self._queue_end_ns)
         self._queue_end_ns = end_ns = max(start_ns, round(trace.gpu_end_ns))
         self._slice(_GPU, _QUEUE, f"token {trace.index}", start_ns, end_ns, token.timing.to_json())
-        self._arrows += 1
-        self._event("s", _CPU, _HOST_THREAD, "submit", trace.submit_ns, cat="submit", id=self._arrows)
-        self._event("f", _GPU, _QUEUE, "submit", start_ns, cat="submit", id=self._arrows, bp="e")
+        if trace.submit_ns is not None:
+            self._arrows += 1
+            self._event("s", _CPU, _HOST_THREAD, "submit", trace.submit_ns, cat="submit", id=self._arrows)
+            self._event("f", _GPU, _QUEUE, "submit", start_ns, cat="submit", id=self._arrows, bp="e")
         self._add_kernels(trace)
 
     def _add_token(self, token: Token) -> None:

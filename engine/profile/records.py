@@ -24,7 +24,8 @@ class TokenTiming:
     rerecorded: bool  # a command buffer was recorded for this token
     dispatches: int
     barrier_count: int
-    period_us: float  # wall time since the previous token was handed out (token 0: since generate began)
+    # wall time since the previous token was handed out (token 0: since generate began); what came together shares it
+    period_us: float
     exposed_cpu_us: float  # wall time of host work while nothing was queued on the GPU
     build_us: float
     record_us: float

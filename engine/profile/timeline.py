@@ -71,9 +71,9 @@ class TokenTrace:
         return self.axis.deviation_ns
 
     @property
-    def submit_ns(self) -> int:
-        """When the host began to submit the token."""
-        return next(lap.start_ns for lap in self.laps if lap.step == "submit")
+    def submit_ns(self) -> int | None:
+        """When the host began to submit the token; None where it was submitted with another."""
+        return next((lap.start_ns for lap in self.laps if lap.step == "submit"), None)
 
     @property
     def gpu_start_ns(self) -> float:

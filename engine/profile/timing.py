@@ -20,6 +20,7 @@ class TokenClock:
 
     def __init__(self, clock: KernelClock | None, calibration: Calibration | None, gpu_end_ns: float) -> None:
         self._clock, self._calibration = clock, calibration
+        self._share_us = 0.0  # of the time until tokens that came together, for each
         self._causal_axis: HostAxis | None = None  # for a device without calibration
         self._gpu_end_ns: float | None = gpu_end_ns
         self._finished_ns = self._free_ns = perf_counter_ns()  # free: since when nothing was queued on the GPU
@@ -34,6 +35,11 @@ class TokenClock:
     ) -> tuple[TokenTiming, TokenTrace]:
         """The record and the timeline of token ``index``, just finished."""
         now_ns = perf_counter_ns()
+        period_us = (now_ns - self._finished_ns) / 1e3
+        if step.together > 1:
+            period_us = self._share_us = period_us / step.together
+        elif step.together == 0:
+            period_us += self._share_us
         device_ns = (step.gpu_start_ns, step.gpu_end_ns)
         cpu = dict.fromkeys((f"{name}{kind}" for name in STEPS for kind in ("_us", "_wall_us")), 0.0)
         for lap in step.laps:
@@ -59,7 +65,7 @@ class TokenClock:
             rerecorded=step.rerecorded,
             dispatches=step.program.dispatches or len(step.program.ops),
             barrier_count=step.program.barrier_count,
-            period_us=(now_ns - self._finished_ns) / 1e3,
+            period_us=period_us,
             exposed_cpu_us=exposed_us if step.starved else 0.0,
             **cpu,
             gpu_total_us=(step.gpu_end_ns - step.gpu_start_ns) / 1e3,
@@ -78,7 +84,7 @@ class TokenClock:
     def _axis(self, step: Step) -> HostAxis:
         if self._calibration is not None:
             return self._calibration.axis
-        submit_ns = next(lap.start_ns for lap in step.laps if lap.step == "submit")
+        submit_ns = next((lap.start_ns for lap in step.laps if lap.step == "submit"), step.submitted_ns)
         device_ns = (step.gpu_start_ns, step.gpu_end_ns)
         self._causal_axis = causal_axis(self._causal_axis, submit_ns, step.finished_ns, device_ns)
         return self._causal_axis

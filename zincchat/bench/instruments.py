@@ -31,7 +31,8 @@ class Floor:
 class Instruments:
     """The engine's own measurements; None where one failed, and then ``problems`` has a line for it.
 
-    ``bubbles`` has a report for each barrier policy and fusion: the mode changes neither program nor barriers.
+    ``bubbles`` has a report for each barrier policy and fusion: the mode changes neither program nor barriers, but for
+    ``persistent``, which has none.
     """
 
     floor: Floor
@@ -42,7 +43,7 @@ class Instruments:
 
     def bubbles_of(self, setting: Setting) -> BubbleReport | None:
         """The bubble meter's report on a setting's token."""
-        return self.bubbles.get((setting.barriers, setting.fusion))
+        return None if setting.mode == "persistent" else self.bubbles.get((setting.barriers, setting.fusion))
 
 
 def read_instruments(
@@ -75,7 +76,7 @@ def read_instruments(
     )
     for setting in settings:
         key = (setting.barriers, setting.fusion)
-        if key not in instruments.bubbles:
+        if key not in instruments.bubbles and setting.mode != "persistent":
             setting.apply(engine)
             instruments.bubbles[key] = attempt(
                 f"bounds of the bubbles: {setting}", lambda: engine.measure_bubbles(position)

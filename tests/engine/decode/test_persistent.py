@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import Engine, EngineError, Sampling
+from engine import Engine, EngineError, Sampling, chrome_trace
 from engine.decode import walker
 from engine.decode.persistent import Persistent
 from engine.decode.program import Settings
@@ -18,6 +19,7 @@ from engine.decode.walker import Walker, check, most_workgroups
 from engine.program.resident import CHECK, ResidentKernels
 from engine.vulkan.pipelines import Resident
 from tests.engine.gpu import Gpu
+from tests.engine.profile import test_chrome_trace
 from tests.flipping import generate
 
 GREEDY = Sampling(temperature=0.0)
@@ -171,6 +173,26 @@ def test_records_are_honest(engine: Engine, mode: Persistent) -> None:
     assert 0 < len(submitting) < len(clean)  # the host works once a dispatch
 
 
+def test_its_trace_keeps_the_order_of_time(engine: Engine, mode: Persistent) -> None:
+    engine.stamp_every = 5
+    session = engine.session()
+    session.prefill(prompt())
+    tokens = list(session.generate(GREEDY, 24, ignore_eos=True))
+    trace = json.loads(json.dumps(chrome_trace(tokens, {}), allow_nan=False))
+    arrows = [event for event in trace["traceEvents"] if event["name"] == "submit" and event["ph"] in "sf"]
+    starts, ends = ({event["id"]: event["ts"] for event in arrows if event["ph"] == ph} for ph in "sf")
+    assert 3 < len(starts) < len(tokens) and starts.keys() == ends.keys()  # one a dispatch
+    assert all(starts[id] <= ends[id] for id in starts)
+    test_chrome_trace.test_slices_on_a_track_neither_overlap_nor_run_backwards(trace)
+    periods_us = [token.timing.period_us for token in tokens[1:] if token.timing.measured_by == "clean"]
+    assert min(periods_us) > 0.05 * np.median(periods_us)  # what came together shares its wait
+
+
+def test_the_bubble_meter_says_that_it_is_not_for_this_mode(engine: Engine, mode: Persistent) -> None:
+    with pytest.raises(EngineError, match="the bubble meter runs dispatches"):
+        engine.measure_bubbles()
+
+
 def test_a_stamped_token_accounts_for_its_time(engine: Engine, mode: Persistent) -> None:
     engine.request_stamps()
     session = engine.session()
@@ -208,7 +230,7 @@ def test_a_kernel_that_fails_its_check_is_refused_from_then_on(
         session = engine.session()
         session.prefill(prompt())
         with pytest.raises(
-            EngineError, match="mode persistent is not offered here: .* do not all run at the same time"
+            EngineError, match=r"mode persistent is not offered here: .* do not all run at the same time"
         ):
             list(session.generate(GREEDY, 5, ignore_eos=True))
         assert "persistent" not in engine.modes
