@@ -19,11 +19,19 @@ _KEYS = {
 
 
 def sampling_keys(folder: Path, name: str) -> dict[str, Any]:
-    """``general.sampling.*`` for what the file states, nothing without one. EngineError where it is no JSON object."""
+    """``general.sampling.*`` for what the file states, nothing without one. EngineError where it is no JSON object.
+
+    As in transformers, ``do_sample`` false is the likeliest id, true a temperature of 1 where none is stated.
+    """
     try:
         values = read_json_object(folder / FILE) or {}
     except EngineError as error:
         raise EngineError(f"{name}: {error}") from error
+    sampled = values.get("do_sample")
+    if sampled is False:
+        values["temperature"] = 0.0
+    elif sampled is True and values.get("temperature") is None:
+        values["temperature"] = 1.0
     return {
         f"general.sampling.{_KEYS[key]}": value for key, value in values.items() if key in _KEYS and value is not None
     }

@@ -119,6 +119,25 @@ def test_generation_settings_become_sampling_defaults(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"do_sample": False, "temperature": 0.6}, 0.0),
+        ({"do_sample": True, "top_k": 64}, 1.0),  # Gemma's
+        ({"do_sample": True, "temperature": 0.6}, 0.6),
+        ({"temperature": 0.6}, 0.6),
+        ({"top_k": 64}, None),
+    ],
+)
+def test_whether_the_generation_settings_sample(
+    tmp_path: Path, settings: dict[str, Any], expected: float | None
+) -> None:
+    folder = copy("llama", tmp_path)
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    with open_model(folder) as source:
+        assert source.metadata.get("general.sampling.temp") == expected
+
+
 def test_a_matrix_whose_rows_fill_no_blocks_stays_as_it_is(tmp_path: Path) -> None:
     with open_model(MODELS / "smollm3", "q4_0") as source:
         assert source.tensors["blk.0.attn_q.weight"].type == Type.Q4_0
