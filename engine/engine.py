@@ -270,9 +270,10 @@ class Engine:
         ``position`` is where it would be fed; None: where the newest session stands. It runs 80 to 300 times, for up to
         three seconds, on a scratch state, which changes nothing of any session. Raise EngineError in mode persistent.
         """
+        runtime = self._open_runtime()
         if self._mode == "persistent":
             raise EngineError("the bubble meter runs dispatches without their work, and mode persistent has but one")
-        return self._open_runtime().measure_bubbles(self._fed_at(position), self._settings(), _GREEDY)
+        return runtime.measure_bubbles(self._fed_at(position), self._settings(), _GREEDY)
 
     def measure_submit_hint(self, position: int | None = None) -> SubmitHint:
         """Measure what the one-time-submit hint is worth to the GPU, as ``measure_bubbles`` runs a token."""
