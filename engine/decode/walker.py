@@ -22,7 +22,7 @@ _CHECK_ROUNDS = 200
 _PUSH = struct.Struct("<6Q3I")
 # polls until a wait is given up, by "software device": of a test, whose stages take microseconds, and of a token
 _TEST_PATIENCE = {False: 1 << 15, True: 1 << 28}
-_PATIENCE = {False: 1 << 21, True: 1 << 31}
+_PATIENCE = {False: 1 << 20, True: 1 << 31}
 
 
 class Run:
