@@ -33,7 +33,7 @@ def open_text(path: Path, metadata: Mapping[str, Any], vocab: int) -> ModelText:
     """What the model at ``path``, whose embedding has ``vocab`` rows, has for text. ``metadata``: GGUF's keys."""
     folder = path if path.is_dir() else None
     try:
-        tokenizer = Tokenizer.from_gguf(metadata) if folder is None else Tokenizer.from_folder(folder)
+        tokenizer = Tokenizer.from_gguf(metadata, vocab) if folder is None else Tokenizer.from_folder(folder, vocab)
     except EngineError as error:
         return ModelText(problem=error)
     if tokenizer is None:

@@ -31,15 +31,24 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 class Tokenizer:
     """Text to token ids and back. Immutable, so any thread may use it."""
 
-    def __init__(self, definition: Definition) -> None:
-        self._tokens = definition.tokens
-        self._types = definition.types
+    def __init__(self, definition: Definition, vocab: int | None = None) -> None:
+        """``vocab``: how many ids the model has. Those beyond the tokenizer's own, of padding, are unused tokens; of
+        the tokenizer's, control tokens beyond them are left out, such as that of images in a text-only Gemma 3.
+        """
+        count = len(definition.tokens)
+        vocab = count if vocab is None else vocab
+        while count > vocab and definition.types[count - 1] in (CONTROL, UNUSED):
+            count -= 1
+        padding = max(0, vocab - count)
+        self._tokens = [*definition.tokens[:count], *[""] * padding]
+        self._types = [*definition.types[:count], *[UNUSED] * padding]
         self._spelling = definition.spelling
         self._encoder = definition.encoder
-        self._id_of = ids_by_token(definition.tokens)
-        self.bos_id = definition.bos_id
-        self.eos_id = definition.eos_id
-        self.add_bos = definition.add_bos and definition.bos_id is not None
+        self._id_of = ids_by_token(self._tokens)
+        self.bos_id, self.eos_id = (
+            id if id is not None and id < count else None for id in (definition.bos_id, definition.eos_id)
+        )
+        self.add_bos = definition.add_bos and self.bos_id is not None
         self._space_prefix = definition.space_prefix
         # A single character cannot be told from text by ChatTemplate's marks, so it is never a control token.
         self._control = {
@@ -51,21 +60,21 @@ class Tokenizer:
         self._added_pattern = any_of(self._added)
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer | None:
+    def from_gguf(cls, metadata: Mapping[str, Any], vocab: int | None = None) -> Tokenizer | None:
         """The tokenizer that a GGUF file's metadata describes, or None if it describes none (a synthetic model).
 
         Raise EngineError where it is of an unknown kind, incomplete or damaged.
         """
         definition = read_gguf(metadata)
-        return None if definition is None else cls(definition)
+        return None if definition is None else cls(definition, vocab)
 
     @classmethod
-    def from_folder(cls, folder: Path) -> Tokenizer:
+    def from_folder(cls, folder: Path, vocab: int | None = None) -> Tokenizer:
         """The tokenizer of a Hugging Face folder: tokenizer.json, and tokenizer_config.json where there is one.
 
         Raise EngineError where it is missing, of an unknown kind or damaged.
         """
-        return cls(read_folder(folder))
+        return cls(read_folder(folder), vocab)
 
     @property
     def vocab_size(self) -> int:

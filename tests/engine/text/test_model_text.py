@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from engine.errors import EngineError
 from engine.text.model_text import ModelText, open_text
+from engine.text.stream import TextStream
 from tests.engine.text.conftest import tiny_metadata
+from tests.engine.text.tokenizer_files import added_token, byte_level_json, write_folder
+from tests.engine.tiny_model import CHATML
 
 FILE = Path("model.gguf")
 
@@ -24,6 +30,34 @@ def test_no_tokenizer_is_no_problem() -> None:
 def test_a_broken_tokenizer_is_kept_as_the_problem() -> None:
     text = open_text(FILE, tiny_metadata(pre="unheard-of"), 320)
     assert text.tokenizer is None and "unheard-of" in str(text.problem)
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_ids_of_padding_stand_for_no_text(tmp_path: Path, is_folder: bool) -> None:
+    """Embeddings are often made larger than the vocabulary, and any of their rows may be sampled."""
+    metadata = {} if is_folder else tiny_metadata()
+    path = write_folder(tmp_path, byte_level_json()) if is_folder else FILE
+    tokenizer = open_text(path, metadata, 384).tokenizer
+    assert tokenizer is not None and tokenizer.vocab_size == 384
+    ids = tokenizer.encode("the cat")
+    assert max(ids) < 320
+    assert tokenizer.decode([383, *ids[:2], 320, *ids[2:]]) == "the cat"
+    assert "".join(map(TextStream(tokenizer).push, [383, *ids, 320])) == "the cat"
+    with pytest.raises(EngineError, match="token id 384 is outside the vocabulary of 384"):
+        tokenizer.decode([384])
+
+
+def test_control_tokens_beyond_the_embedding_are_left_out(tmp_path: Path) -> None:
+    """Gemma 3's text-only models have no row for the token of images that their tokenizer has."""
+    document, token = byte_level_json(), "<image_soft_token>"
+    document["added_tokens"].append(added_token(320, token))
+    text = open_text(write_folder(tmp_path, document, {"chat_template": CHATML, "bos_token": token}), {}, 320)
+    assert text.problem is None and text.tokenizer is not None and text.template is not None
+    assert text.tokenizer.vocab_size == 320 and text.tokenizer.control_id(token) is None
+    assert text.tokenizer.bos_id is None and not text.tokenizer.add_bos
+    messages = [{"role": "user", "content": f"a{token}b"}]
+    assert max(text.template.render_ids(messages)) < 320
+    assert text.tokenizer.decode(text.tokenizer.encode(token, special=True)) == token
 
 
 def test_more_tokens_than_the_embedding_has_rows() -> None:
