@@ -62,10 +62,11 @@ class FakeEngine:
         fail_at: int | None = None,
         has_clock: bool = True,
         measurable: bool = True,
+        refused_modes: dict[str, str] | None = None,
     ) -> None:
         self.owner = threading.get_ident()
         self.mode, self.fusion, self.barriers = "reuse", True, "needed"
-        self.refused_modes: dict[str, str] = {}
+        self.refused_modes = refused_modes or {}
         self.context = context
         self.model = SimpleNamespace(
             name="SmolLM2-135M-Instruct",

@@ -292,6 +292,17 @@ async def test_an_unwritable_history_is_mentioned_and_nothing_else(tmp_path: Pat
         assert chat.status == ""
 
 
+async def test_a_mode_that_is_not_offered_here_says_why_and_f2_passes_over_it() -> None:
+    async with chatting(refused_modes={MODES[-1]: "no such GPU"}) as chat:
+        await chat.enter(f"/mode {MODES[-1]}")
+        assert f"mode {MODES[-1]} is not offered here: no such GPU" in chat.status
+        seen = []
+        for _ in MODES:
+            await chat.pilot.press("f2")
+            seen.append(chat.engine.mode)
+        assert set(seen) == set(MODES[:-1]) and seen[0] == seen[-1]
+
+
 async def test_help_explains_keys_and_figures_and_leaves() -> None:
     async with chatting() as chat:
         await chat.pilot.press("f1")
