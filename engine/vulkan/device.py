@@ -186,7 +186,11 @@ class Device:
         limits = properties.properties.limits
         self.subgroup_size: int = v11.subgroupSize
         self.subgroup_sizes = (control.minSubgroupSize, control.maxSubgroupSize)
-        self.max_allocation_bytes: int = min(v11.maxMemoryAllocationSize, v13.maxBufferSize)
+        # llvmpipe runs a loop's body once more with all lanes masked, and loads what is the same for all lanes
+        # regardless: so a kernel reads a step beyond a row's last block or a cache's last key, and where no memory
+        # follows the process dies
+        self.overread_bytes = 64 << 10 if self.is_cpu else 0
+        self.max_allocation_bytes: int = min(v11.maxMemoryAllocationSize, v13.maxBufferSize) - self.overread_bytes
         self.max_storage_range_bytes: int = limits.maxStorageBufferRange
         self.timestamp_period_ns: float = limits.timestampPeriod
         self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])

@@ -209,7 +209,8 @@ class Memory:
 
     def _create_block(self, size: int, kind: str) -> Block:
         handle = self.device.handle
-        create = ffi.new("VkBufferCreateInfo*", {"sType": 12, "size": size, "usage": _USAGE})
+        whole = size + self.device.overread_bytes
+        create = ffi.new("VkBufferCreateInfo*", {"sType": 12, "size": whole, "usage": _USAGE})
         buffer = ffi.new("VkBuffer*")
         check(lib.vkCreateBuffer(handle, create, NULL, buffer), "creating a buffer")
         requirements = ffi.new("VkMemoryRequirements*")

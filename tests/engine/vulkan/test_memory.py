@@ -1,35 +1,22 @@
-"""Slices of known sizes: in few blocks that hold nothing else, and never over each other."""
+"""Memory on the device."""
 
 from __future__ import annotations
 
-import itertools
-
-import numpy as np
 import pytest
 
-from engine.vulkan import memory
+from engine.vulkan.api import ffi, lib
 from tests.engine.gpu import Gpu
 
-BLOCK = 4096
+STEP_BYTES = 8 * 1024  # of a kernel's loop over blocks of weights or over keys, at most
 
 
-def test_slices_fill_blocks_in_order_and_keep_their_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_LARGE_BLOCK_BYTES", BLOCK)
-    sizes = [1, 16, 256, 257, 2000, 3 * BLOCK + 5, 300, BLOCK, 12]  # one is larger than a block
-    random = np.random.default_rng()
+def test_a_software_device_may_read_a_step_beyond_the_last_slice() -> None:
+    """llvmpipe's kernels do: without memory there the process dies, now and then."""
     with Gpu() as gpu:
-        before = gpu.memory.allocated_bytes
-        slices = gpu.memory.allocate_many(sizes, constant=True)
-        padded = [-(-size // memory.ALIGNMENT) * memory.ALIGNMENT for size in sizes]
-        assert gpu.memory.allocated_bytes - before == sum(padded), "no block is larger than what it holds"
-        assert [item.size for item in slices] == [max(size, 16) for size in sizes]
-        assert len({item.buffer for item in slices}) == 5
-        assert all(item.constant and item.address % memory.ALIGNMENT == 0 for item in slices)
-        for one, other in itertools.pairwise(sorted(item.range for item in slices)):
-            assert one[1] <= other[0]
-        data = [random.integers(0, 256, item.size, np.uint8) for item in slices]
-        for item, values in zip(slices, data, strict=True):
-            gpu.memory.write(item, values)
-        gpu.memory.flush()
-        for item, values in zip(slices, data, strict=True):
-            np.testing.assert_array_equal(gpu.memory.read(item), values)
+        if not gpu.device.is_cpu:
+            pytest.skip("a GPU reads what its kernels say")
+        slices = [gpu.memory.allocate(100 << 20), *gpu.memory.allocate_many([4096, 8192], constant=True)]
+        requirements = ffi.new("VkMemoryRequirements*")
+        for last in (slices[0], slices[2]):
+            lib.vkGetBufferMemoryRequirements(gpu.device.handle, last.buffer, requirements)
+            assert requirements.size >= last.offset + last.size + STEP_BYTES
