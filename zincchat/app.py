@@ -309,7 +309,8 @@ class ChatApp(App[None]):
         self.refresh_bindings()
         software = '\nThis is a software device: its "GPU" is this CPU.' if event.device.is_software else ""
         self.query_one(Transcript).show_device(f"{model_label(event.model)} on {event.device.name}{software}")
-        if self.replying:
+        if self.reply is not None:
+            self.reply.name_speaker(event.model.name)
             self.say("")
         if event.model.thinking is not None:
             self.panel.set_thinking(event.model.thinking if self.thinking is None else self.thinking)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.widgets import Markdown
+from textual.widgets import Markdown, Static
 
 from engine import MODES
 from tests.zincchat.app_driver import Chat, chatting
@@ -86,6 +86,9 @@ async def test_typing_and_sending_while_the_model_loads() -> None:
         assert "early question" in chat.transcript
         await chat.until(lambda: chat.reply == ANSWER)
         assert not chat.app.query_one(LoadLine).display
+        assert [str(name.content) for name in chat.app.query("Reply .speaker").results(Static)] == [
+            chat.engine.model.name
+        ]
 
 
 async def test_stopping_a_message_that_waits_for_the_model_returns_it() -> None:
@@ -309,6 +312,7 @@ async def test_help_explains_keys_and_figures_and_leaves() -> None:
         await chat.pilot.pause()
         assert isinstance(chat.app.screen, HelpScreen)
         assert [name for name, _ in help.MODES] == list(MODES)
+        assert "Esc closes" in str(chat.app.screen.query_one("#help").border_subtitle)
         await chat.pilot.press("escape")
         await chat.pilot.pause()
         assert not isinstance(chat.app.screen, HelpScreen)

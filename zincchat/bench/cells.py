@@ -110,6 +110,11 @@ def host(report: dict[str, Any]) -> str:
     return f"{report['host_cpu']} ({report['host_cpus']} logical CPUs)"
 
 
+def repeats(report: dict[str, Any]) -> str:
+    """How often every setting was run."""
+    return "1 repeat" if report["repeats"] == 1 else f"{report['repeats']} interleaved repeats"
+
+
 def date(report: dict[str, Any]) -> str:
     """The date to the minute; every report is in UTC."""
     return f"{report['date'][:10]} {report['date'][11:16]} UTC"

@@ -50,7 +50,7 @@ def _caption(report: dict[str, Any]) -> str:
         f" driver {_escaped(str(report['driver']))}, Vulkan {versions['vulkan_api']}; {_escaped(cells.host(report))};"
         f" zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)};"
         f" clocks {_escaped(cells.clocks(report))}. Greedy, {report['decode_tokens']} tokens from an empty context,"
-        f" {report['repeats']} interleaved repeats{f', {shared}' if shared else ''}; medians, milliseconds a token."
+        f" {cells.repeats(report)}{f', {shared}' if shared else ''}; medians, milliseconds a token."
         f" Prefill of {report['prefill_tokens']} tokens {_rate(prefill)} tok/s.{floor}*\n"
         f"*Command:* `{report['command']}`"
     )

@@ -85,8 +85,8 @@ def _head(report: dict[str, Any]) -> list[str]:
         f"zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)}; {cells.clocks(report)}",
     ]
     lines.append(
-        f"greedy decode of {report['decode_tokens']} tokens from an empty context, {report['repeats']} interleaved"
-        f" repeats{f'; {shared}' if shared else ''}"
+        f"greedy decode of {report['decode_tokens']} tokens from an empty context, {cells.repeats(report)}"
+        f"{f'; {shared}' if shared else ''}"
     )
     lines.append(
         f"prefill of {report['prefill_tokens']} tokens: {rate_text(prefill['median'])} tok/s"
@@ -137,7 +137,8 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if stamped:
         lines.append(
             f"* on {stamped} or more stamped tokens a row, with what stamps add; stamps: that by itself. unexplained is"
-            " of tokens next to each other, not of these medians. within: the bubbles lie between their bounds"
+            " of tokens next to each other, not of these medians. within: bubbles stamped in turn with the bounds, not"
+            " those above, lie between them, errors allowed for"
         )
     if report["probe_gb_s"] is not None and first["floor_tok_s"] is not None:
         lines.append(

@@ -125,7 +125,8 @@ def _settings(engine: Engine, values: dict[str, Any]) -> Sequence[Setting]:
             try:
                 engine.mode = mode
             except EngineError as error:
-                click.echo(f"zincchat: without {mode}: {error}", err=True)
+                reason = engine.refused_modes.get(mode, error)
+                click.echo(f"zincchat: without mode {mode}: {reason}", err=True)
             else:
                 modes.append(mode)
     fusions = (False,) if values["no_fusion"] else values["fusion"] or (True,)

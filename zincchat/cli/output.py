@@ -89,4 +89,6 @@ def rate_text(tokens_per_second: float | None) -> str:
 
 def bytes_text(count: int) -> str:
     """A size in decimal units."""
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

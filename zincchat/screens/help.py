@@ -105,7 +105,8 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Six tables."""
-        with VerticalScroll(id="help"):
+        with VerticalScroll(id="help") as scroll:
+            scroll.border_subtitle = "Up, Down and Page Down scroll, Esc closes"
             commands = [
                 (f"/{c.name} {c.argument}".strip(), f"{c.help}  [{c.keys}]" if c.keys else c.help) for c in COMMANDS
             ]
@@ -119,7 +120,6 @@ class HelpScreen(ModalScreen[None]):
             ):
                 yield Static(title, classes="title", markup=False)
                 yield Static(_table(rows))
-            yield Static("Esc closes this", classes="title")
 
 
 def _table(rows: list[tuple[str, str]] | tuple[tuple[str, str], ...]) -> Table:

@@ -105,7 +105,7 @@ class Figures(LineView):
 
     def _change_lines(self) -> list[Line]:
         if self.view.history.comparison is not None:
-            return _compared_lines(self.view.history.comparison)
+            return compared_lines(self.view.history.comparison)
         change = self.view.history.change()
         if change is None:
             return [
@@ -157,7 +157,7 @@ class Figures(LineView):
         return [*lines, [(f"◇ stamped token: clocks inside its kernels{measured}", "dim")]]
 
 
-def _compared_lines(comparison: Comparison) -> list[Line]:
+def compared_lines(comparison: Comparison) -> list[Line]:
     """An A/B: the medians of both sides, the ratio and its interval."""
     found = comparison.result()
     title = f"A/B {comparison.a.settings.change_to(comparison.b.settings)}"
@@ -167,12 +167,13 @@ def _compared_lines(comparison: Comparison) -> list[Line]:
     if found.interval is not None:
         low, high = (1 / found.interval[1], 1 / found.interval[0]) if slower else found.interval
         between = f" ({low:.2f}–{high:.2f})"
-    speed = f"×{1 / found.ratio if slower else found.ratio:.2f}{between} {'slower' if slower else 'faster'}"
+    speed = f"×{1 / found.ratio if slower else found.ratio:.2f}"
+    speed = f"no change{between}" if speed == "×1.00" else f"{speed}{between} {'slower' if slower else 'faster'}"
     return [
         [(title, "yellow")],
         [
             (f"  {ms(found.a_us)} → {ms(found.b_us)} ms", "bold yellow"),
-            (f", {speed}, {found.pairs:,} pairs", "yellow"),
+            (f", {speed}, {found.pairs:,} {'pair' if found.pairs == 1 else 'pairs'}", "yellow"),
         ],
     ]
 

@@ -25,7 +25,7 @@ class Reply(Vertical):
         super().__init__()
         self._thoughts = Thoughts(thoughts_open)
         self._blank = ""
-        self._speaker = speaker
+        self._speaker = Static(speaker, classes="speaker", markup=False)
         self._splitter = BlockSplitter()
         self._tail = Tail()
         self._note = Static("", classes="note", markup=False)
@@ -36,7 +36,7 @@ class Reply(Vertical):
 
     def compose(self) -> ComposeResult:
         """Name, thoughts, closed blocks, tail and note."""
-        yield Static(self._speaker, classes="speaker", markup=False)
+        yield self._speaker
         yield self._thoughts
         yield Markdown(classes="closed")
         yield self._tail
@@ -45,6 +45,10 @@ class Reply(Vertical):
     def on_mount(self) -> None:
         """Start following the text."""
         self.run_worker(self._follow(), exclusive=True)
+
+    def name_speaker(self, speaker: str) -> None:
+        """Show ``speaker`` as the name above."""
+        self._speaker.update(speaker)
 
     @property
     def text(self) -> str:

@@ -164,6 +164,7 @@ class FakeEngine:
     last: ClassVar[FakeEngine]
     probe_gb_s = 9.7
     queued_gap_us = 13.0
+    refused_modes: ClassVar[dict[str, str]] = {}
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.mode = settings["mode"]

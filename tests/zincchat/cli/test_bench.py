@@ -15,6 +15,7 @@ import engine as engine_package
 from engine import EngineError
 from tests.zincchat.cli.conftest import Outcome
 from tests.zincchat.cli.fake_engine import FakeEngine
+from zincchat.cli.output import bytes_text
 
 Zincchat = Callable[..., Outcome]
 
@@ -121,14 +122,15 @@ def test_a_mode_that_the_device_refuses_is_left_out_unless_named(
 ) -> None:
     def refuse(engine: FakeEngine, value: str) -> None:
         if value == "overlap":
-            raise EngineError("overlap does not run on this device")
+            raise EngineError("mode overlap is not offered here: it does not run on this device")
         engine.__dict__["mode"] = value
 
     monkeypatch.setattr(FakeEngine, "mode", property(lambda engine: engine.__dict__["mode"], refuse), raising=False)
+    monkeypatch.setattr(FakeEngine, "refused_modes", {"overlap": "it does not run on this device"})
     outcome = zincchat(*SHORT, "--json")
     assert outcome.code == 0
     assert "overlap" not in [run["mode"] for run in outcome.json["runs"]]
-    assert outcome.err == "zincchat: without overlap: overlap does not run on this device\n"
+    assert outcome.err == "zincchat: without mode overlap: it does not run on this device\n"
     assert zincchat(*SHORT, "--modes", "reuse,overlap").code == 1
 
 
@@ -210,6 +212,19 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     assert "97 MB a token at 9.7 GB/s, as measured here, is 100 tok/s" in outcome.out
     assert "with it, 8.888 without (+1.0% ± 0.5%)" in outcome.out
     assert "2 repeats: the interval covers 50.0% at most" in outcome.out
+
+
+def test_one_repeat_is_not_interleaved(zincchat: Zincchat) -> None:
+    once = ("bench", "--prefill", "8", "--tokens", "16", "--repeat", "1", "--modes", "reuse")
+    assert "from an empty context, 1 repeat;" in zincchat(*once).out
+    assert "from an empty context, 1 repeat," in zincchat(*once, "--markdown").out
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(287_000, "287 kB"), (1_000_000, "1 MB"), (98_000_000, "98 MB"), (2_500_000_000, "2.5 GB")]
+)
+def test_sizes_have_a_unit_that_fits(count: int, text: str) -> None:
+    assert bytes_text(count) == text
 
 
 def test_the_articles_remedies_in_turn(zincchat: Zincchat) -> None:

@@ -68,7 +68,7 @@ def test_bench_measures_every_mode(real: Zincchat, tiny: Path) -> None:
     assert outcome.code == 0, outcome.err
     report = outcome.json
     runs = {(run["mode"], run["barriers"]): run for run in report["runs"]}
-    assert "without persistent" in outcome.err  # no mode for a software device
+    assert "without mode persistent: its workgroups" in outcome.err  # no mode for a software device
     offered = [mode for mode in MODES if mode != "persistent"]
     assert set(runs) == {(mode, barriers) for mode in offered for barriers in BARRIERS}
     for run in runs.values():

@@ -15,6 +15,7 @@ from zincchat.panel.comparison import SETTLING_TOKENS, Comparison
 from zincchat.panel.segment import Settings
 from zincchat.panel.statistics import median_interval
 from zincchat.panel.token_history import TokenHistory
+from zincchat.widgets.figures import compared_lines
 
 A, B, C = (Settings(mode, True, "needed") for mode in ("rerecord", "reuse", "pipelined"))
 
@@ -122,3 +123,17 @@ def test_the_interval_of_a_median_covers_what_it_promises(n: int) -> None:
     low, high = found
     assert high == n - 1 - low
     assert covered(low) >= 0.95 > covered(low + 1)
+
+
+@pytest.mark.parametrize(
+    ("a_us", "b_us", "pairs", "words"),
+    [
+        (200, 100, 1, ", ×2.00 faster, 1 pair"),
+        (100, 150, 2, ", ×1.50 slower, 2 pairs"),
+        (1000, 1002, 2, ", no change, 2 pairs"),
+        (1002, 1000, 6, ", no change (1.00–1.00), 6 pairs"),
+    ],
+)
+def test_the_words_of_a_result(a_us: float, b_us: float, pairs: int, words: str) -> None:
+    lines = compared_lines(compared(*[turn(A, a_us) + turn(B, b_us)] * pairs))
+    assert lines[-1][-1][0] == words
