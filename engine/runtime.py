@@ -28,7 +28,7 @@ from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
-from engine.program.matrix import layout
+from engine.program.matrix_kernels import layout
 from engine.program.resident import ResidentKernels
 from engine.progress import Progress
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler

@@ -12,7 +12,7 @@ from engine.decode.program import ProgramBuilder, Slot
 from engine.decode.state import STATE_BYTES
 from engine.models.architecture import Architecture
 from engine.models.config import Geometry
-from engine.program import matrix, sample
+from engine.program import matrix_kernels, sample
 from engine.program.activations import Activations
 from engine.program.delta import delta_kernels
 from engine.program.lower import SPLIT_TOKENS, Buffers, Lowering, rope_defines, small_kernels
@@ -42,8 +42,8 @@ def kernel_jobs(
     for prefill in (False, True):
         jobs += [(choice.name, choice.defines, False) for choice in small_kernels(kernels, geometry, prefill).values()]
         jobs += [(*choice, False) for choice in delta_kernels(kernels, geometry, prefill).values()]
-    placement = Placement(matrix.layout(kernels), kernels.device.most_slice_bytes)
-    jobs += matrix.required_kernels(kernels, placement.matrix_uses(tensors, specs), rope_defines(geometry))
+    placement = Placement(matrix_kernels.layout(kernels), kernels.device.most_slice_bytes)
+    jobs += matrix_kernels.required_kernels(kernels, placement.matrix_uses(tensors, specs), rope_defines(geometry))
     jobs += sample.required_kernels(kernels)
     unique = {(name, stamped, *sorted(defines.items())): (name, defines, stamped) for name, defines, stamped in jobs}
     return list(unique.values())

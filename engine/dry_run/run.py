@@ -24,7 +24,7 @@ from engine.profile.traffic import bytes_by_tensor
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PASSES
 from engine.program.lower import Lowering
-from engine.program.matrix import layout
+from engine.program.matrix_kernels import layout
 from engine.program.schedule import BARRIERS
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer

@@ -13,7 +13,7 @@ from engine.errors import EngineError
 from engine.models.config import Geometry, Metadata
 from engine.models.rope import linear_factor
 from engine.program.activations import Activations
-from engine.program.matrix import Use
+from engine.program.matrix_kernels import Use
 from engine.program.nodes import Node
 from engine.weights.load import TensorSpec, Weights
 

@@ -21,7 +21,7 @@ from engine.models.blocks import EMBEDDING, HEAD, PROJECTION, RESIDUAL, head
 from engine.models.config import DeltaShape, Geometry, Metadata
 from engine.models.rope import linear_factor, stated_frequencies
 from engine.program.activations import Activations
-from engine.program.matrix import Use
+from engine.program.matrix_kernels import Use
 from engine.program.nodes import Node
 from engine.weights.load import Rows, TensorSpec, Weights
 

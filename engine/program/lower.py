@@ -10,8 +10,6 @@ from engine.models.config import Geometry
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import (
-    MOST_GROUPS,
-    TO_FLOAT16_DEFINES,
     Bias,
     Caches,
     Float16,
@@ -20,11 +18,11 @@ from engine.program.matrix import (
     embed_decode,
     gate_up,
     matmul,
-    matrix_size,
     matvec,
     qkv,
     to_float16,
 )
+from engine.program.matrix_kernels import MOST_GROUPS, TO_FLOAT16_DEFINES, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles

@@ -10,7 +10,8 @@ from itertools import accumulate, combinations
 from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
-from engine.program.matrix import SPLITTABLE, Use, Weight
+from engine.program.matrix import Weight
+from engine.program.matrix_kernels import SPLITTABLE, Use
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Memory, Slice
 from engine.weights.formats import Layout, plane_bytes, row_bytes

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.program.matrix import Use, Weight
+from engine.program.matrix import Weight
+from engine.program.matrix_kernels import Use
 from engine.program.nodes import Stack
 from engine.vulkan.memory import Slice
 from engine.weights.gguf_header import TensorInfo

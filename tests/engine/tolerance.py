@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine import Engine
-from engine.program.matrix import matrix_size
+from engine.program.matrix_kernels import matrix_size
 
 
 def tolerance(engine: Engine) -> float:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from gguf.constants import GGMLQuantizationType
 
-from engine.program import matrix
+from engine.program import matrix, matrix_kernels
 from engine.program.matrix import Weight
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
@@ -56,7 +56,7 @@ def random() -> np.random.Generator:
 
 
 def make_weight(gpu: Gpu, kernels: Kernels, raw: npt.NDArray[np.uint8], type: T, rows: int, cols: int) -> Weight:
-    planes = repack(raw, type, rows, cols, matrix.layout(kernels))
+    planes = repack(raw, type, rows, cols, matrix_kernels.layout(kernels))
     quants, scales = (gpu.array(plane, constant=True) for plane in planes)
     return Weight("w", type, rows, cols, quants, scales, quants.size + scales.size)
 
@@ -73,7 +73,7 @@ def run(gpu: Gpu, op: Op, y: Slice) -> npt.NDArray[np.float32]:
 
 def matmul(gpu: Gpu, kernels: Kernels, weight: Weight, x: Slice, y: Slice, tokens: int, **end: Any) -> list[Op]:
     """The ops of a product with x, float32 (tokens, cols)."""
-    if matrix.matrix_size(kernels) is None:
+    if matrix_kernels.matrix_size(kernels) is None:
         return [matrix.matmul(kernels, weight, x, y, tokens, **end)]
     halves = tokens * -(-weight.cols // 32) * 64
     made = matrix.Float16(gpu.poisoned(2 * halves), gpu.poisoned(tokens * 4))
@@ -110,7 +110,7 @@ def test_matmul(gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator, 
         gpu.run(*matmul(gpu, prompt_kernels, weight, guarded(gpu, x), y, tokens))
         result = gpu.read(y)
         assert (result[tokens * rows :].view(np.uint8) == POISON).all(), "wrote past the last token"
-        float16 = matrix.matrix_size(prompt_kernels) is not None
+        float16 = matrix_kernels.matrix_size(prompt_kernels) is not None
         assert_product(result[: tokens * rows], values(raw, type, rows, cols), x, float16)
 
 
@@ -227,7 +227,10 @@ def test_stacked_weights_give_the_rows_of_the_separate_ones(
     gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType
 ) -> None:
     cols, counts = 768, (24, 8, 8)
-    planes = [repack(random_raw(random, type, rows, cols), type, rows, cols, matrix.layout(kernels)) for rows in counts]
+    planes = [
+        repack(random_raw(random, type, rows, cols), type, rows, cols, matrix_kernels.layout(kernels))
+        for rows in counts
+    ]
     x = gpu.array(activations(random, cols))
     whole = [gpu.array(np.concatenate([item[i] for item in planes]), constant=True) for i in range(2)]
     y = gpu.poisoned(40 * 4)
@@ -296,12 +299,14 @@ ROPE: Defines = {"HEAD_DIM": 8, "ROTATED": 4}
 
 
 def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, random: np.random.Generator) -> None:
-    required = matrix.required_kernels(kernels, [(use, T.Q4_1, 40, 64) for use in get_args(matrix.Use)], ROPE)
+    required = matrix_kernels.required_kernels(
+        kernels, [(use, T.Q4_1, 40, 64) for use in get_args(matrix_kernels.Use)], ROPE
+    )
     prepared = {kernels.get(name, defines) for name, defines, _ in required}
     weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, 40, 64), T.Q4_1, 40, 64)
     x = gpu.poisoned(256)
     bias = matrix.Bias(x)
-    many = matrix.Float16(x, x) if matrix.matrix_size(kernels) else x
+    many = matrix.Float16(x, x) if matrix_kernels.matrix_size(kernels) else x
     ops = [
         matrix.matvec(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, add=True),
         matrix.gate_up(kernels, weight, weight, x, x), matrix.matmul(kernels, weight, many, x, 3),
@@ -309,7 +314,7 @@ def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, rando
         matrix.embed_decode(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, bias=bias),
         matrix.matmul(kernels, weight, many, x, 3, bias=bias), matrix.gate_up(kernels, weight, weight, x, x, gelu=True),
     ]  # fmt: skip
-    if matrix.layout(kernels) == "gpu":
+    if matrix_kernels.layout(kernels) == "gpu":
         caches = matrix.Caches(x, x, x, x, 3, 1, 1)
         for norm in (None, matrix.Norm(x, 1e-5)):
             for end in (None, bias):

@@ -13,7 +13,7 @@ from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
 from engine.models import llama
-from engine.program.matrix import Use
+from engine.program.matrix_kernels import Use
 from engine.vulkan.unbacked import UnbackedMemory
 from engine.weights import load as load_module
 from engine.weights.formats import K_TYPES, LAYOUTS, Layout
