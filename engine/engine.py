@@ -70,6 +70,7 @@ class Engine:
         progress: Progress | None = None,
         *,
         quantize: str | None = None,
+        takes: str = "ids",
         binding: str = "addresses",
         validation: bool = False,
         row_kernels: bool | None = None,
@@ -77,7 +78,9 @@ class Engine:
         """Load a GGUF file or a Hugging Face folder.
 
         ``context`` None takes 2,048 tokens, or the model's own limit if that is less. ``quantize``, one of
-        QUANTISATIONS, is what a folder's matrices become as they are read.
+        QUANTISATIONS, is what a folder's matrices become as they are read. ``takes`` is what prompts will be made
+        of: "ids", "text" (for ``encode``) or "messages" (for ``render``); a model without a tokenizer or template for
+        that is an error before its weights are read.
 
         ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count), "weights"
         (bytes) and, at the first start on a device, "fusion". ``binding="descriptors"`` with ``validation`` is
@@ -88,7 +91,7 @@ class Engine:
         with ExitStack() as cleanup:
             build = _Build(device, binding, validation, row_kernels)
             file = cleanup.enter_context(open_model(Path(path), quantize))
-            engine = cls(file, build, context, progress or no_progress, cleanup)
+            engine = cls(file, build, context, takes, progress or no_progress, cleanup)
             engine.mode, engine.fusion, engine.barriers = mode, fusion, barriers
             engine._cleanup = cleanup.pop_all()
         return engine
@@ -98,6 +101,7 @@ class Engine:
         file: ModelSource,
         build: _Build,
         context: int | None,
+        takes: str,
         progress: Progress,
         cleanup: ExitStack,
     ) -> None:
@@ -110,6 +114,7 @@ class Engine:
         self._session: Session | None = None
         self._closed = False
         self._text = open_text(file.path, file.metadata, geometry.vocab)
+        self._text.check(takes, file.path.name)
         self.model = describe_model(file, geometry, self._text.template)
         self.sampling = sampling_defaults(file.metadata)
         self.stop_ids = self._text.stop_ids
@@ -200,13 +205,7 @@ class Engine:
         off where ``model.thinking`` is not None. Raise EngineError where the model has no tokenizer, template or
         switch, or the template refuses the messages.
         """
-        self._need_tokenizer()
-        template = self._text.template
-        if template is None:
-            if self._text.problem is not None:
-                raise self._text.problem
-            raise EngineError(f"{self.model.path.name} has no chat template: use --raw, or an instruct model")
-        return template.render_ids(messages, thinking)
+        return self._text.need_template(self.model.path.name).render_ids(messages, thinking)
 
     def encode(self, text: str) -> list[int]:
         """The ids of plain text, after a begin-of-text token where the model wants one. EngineError if it cannot."""
@@ -323,11 +322,7 @@ class Engine:
         return Settings(self._mode, self._passes, self._barriers)
 
     def _need_tokenizer(self) -> Tokenizer:
-        if self._text.tokenizer is None:
-            if self._text.problem is not None:
-                raise self._text.problem
-            raise EngineError(f"{self.model.path.name} has no tokenizer, so it takes ids but no text")
-        return self._text.tokenizer
+        return self._text.need_tokenizer(self.model.path.name)
 
 
 def _context(wanted: int | None, trained: int) -> int:

@@ -14,6 +14,8 @@ from engine.text.template_source import template_source
 from engine.text.thinking import ThinkTags, find_tags
 from engine.text.tokenizer import Tokenizer
 
+TAKES = ("ids", "text", "messages")  # what a prompt is made of
+
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
@@ -27,6 +29,30 @@ class ModelText:
     stop_ids: frozenset[int] = frozenset()
     think_tags: ThinkTags | None = None
     problem: EngineError | None = None
+
+    def need_tokenizer(self, name: str) -> Tokenizer:
+        """The tokenizer. Raise EngineError where the model ``name`` has none that can be used."""
+        if self.tokenizer is None:
+            raise self.problem or EngineError(f"{name} has no tokenizer, so it takes ids but no text")
+        return self.tokenizer
+
+    def need_template(self, name: str) -> ChatTemplate:
+        """The chat template. Raise EngineError where the model ``name`` has none that can be used."""
+        self.need_tokenizer(name)
+        if self.template is None:
+            raise self.problem or EngineError(
+                f"{name} has no chat template: use an instruct model, or zincchat run --raw"
+            )
+        return self.template
+
+    def check(self, takes: str, name: str) -> None:
+        """Raise EngineError where prompts of ``takes``, one of TAKES, cannot be made for the model ``name``."""
+        if takes not in TAKES:
+            raise EngineError(f"unknown kind of prompt {takes!r}; there is {', '.join(TAKES)}")
+        if takes == "text":
+            self.need_tokenizer(name)
+        elif takes == "messages":
+            self.need_template(name)
 
 
 def open_text(path: Path, metadata: Mapping[str, Any], vocab: int) -> ModelText:

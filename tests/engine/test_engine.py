@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -391,3 +392,10 @@ def test_weights_that_are_no_numbers_are_a_damaged_model(tiny_path, tmp_path, va
         with pytest.raises(EngineError, match="needs a prefill"):
             session.generate(GREEDY)
         assert session.position == 0
+
+
+def test_a_model_that_cannot_take_the_prompts_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    path, stages = write_tiny_llama(tmp_path / "mute.gguf", tokenizer=False), list[str]()
+    with pytest.raises(EngineError, match=r"^mute.gguf has no tokenizer"):
+        Engine.open(path, takes="text", progress=lambda stage, done, total: stages.append(stage))
+    assert not stages

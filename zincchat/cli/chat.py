@@ -62,7 +62,7 @@ def engine_opener(path: Path, settings: dict[str, Any], overrides: dict[str, Any
         from engine import Engine
 
         device = device_argument(settings.get("device"))
-        engine = Engine.open(path, progress=progress, **{**settings, "device": device})
+        engine = Engine.open(path, progress=progress, takes="messages", **{**settings, "device": device})
         engine.sampling = options.with_overrides(engine.sampling, overrides)
         return engine
 

@@ -22,15 +22,21 @@ def device_argument(device: str | None) -> int | str | None:
 
 
 @contextmanager
-def open_engine(path: Path, settings: dict[str, Any]) -> Iterator[Engine]:
-    """The engine for ``path`` with the load's progress on stderr (a terminal only); closed at the end."""
+def open_engine(path: Path, settings: dict[str, Any], takes: str = "ids") -> Iterator[Engine]:
+    """The engine for ``path`` with the load's progress on stderr (a terminal only); closed at the end.
+
+    ``takes``: see ``Engine.open``.
+    """
     from engine import Engine
 
     settings = {**settings, "device": device_argument(settings.get("device"))}
     status = StatusLine()
     try:
         engine = Engine.open(
-            path, progress=lambda stage, done, total: status.show(_load_text(stage, done, total)), **settings
+            path,
+            progress=lambda stage, done, total: status.show(_load_text(stage, done, total)),
+            takes=takes,
+            **settings,
         )
     finally:
         status.clear()

@@ -109,6 +109,11 @@ def read_input(values: dict[str, Any]) -> tuple[str | None, list[dict[str, str]]
     return read_prompt(values["prompt"]), []
 
 
+def kind_of(given: tuple[str | None, list[dict[str, str]]]) -> str:
+    """What ``read_input``'s prompt is made of, as ``Engine.open`` calls it in ``takes``."""
+    return "messages" if given[0] is None else "text"
+
+
 def prompt_ids(
     engine: Engine, given: tuple[str | None, list[dict[str, str]]], thinking: bool | None = None
 ) -> list[int]:

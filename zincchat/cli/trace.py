@@ -10,7 +10,7 @@ import click
 from zincchat.cli import options, output
 from zincchat.cli.errors import Invocation
 from zincchat.cli.loading import interruptible, open_engine
-from zincchat.cli.messages import prompt_ids, read_input
+from zincchat.cli.messages import kind_of, prompt_ids, read_input
 from zincchat.cli.reply import Reply, generate_reply, reply_options
 from zincchat.cli.resolve import resolve_model
 from zincchat.provenance import provenance
@@ -48,7 +48,8 @@ def trace(invocation: Invocation, /, **values: Any) -> None:
     overrides = options.sampling_overrides(values)
     given = read_input(values)
     path = resolve_model(values["model"])
-    with AtomicFile(values["out"]) as file, open_engine(path, options.engine_settings(values)) as engine:
+    settings = options.engine_settings(values)
+    with AtomicFile(values["out"]) as file, open_engine(path, settings, kind_of(given)) as engine:
         sampling = options.with_overrides(engine.sampling, overrides)
         ids = prompt_ids(engine, given, values["think"])
         engine.warm_up()  # a driver that compiles a kernel when it first runs would do so in the timeline

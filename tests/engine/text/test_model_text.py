@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.engine.text.tokenizer_files import added_token, byte_level_json, writ
 from tests.engine.tiny_model import CHATML
 
 FILE = Path("model.gguf")
+NO_TEMPLATE = {name: value for name, value in tiny_metadata().items() if name != "tokenizer.chat_template"}
 
 
 def test_everything_is_there() -> None:
@@ -77,3 +79,24 @@ def test_broken_stops_leave_the_tokenizer() -> None:
     text = open_text(FILE, tiny_metadata(eot_token_id=999), 320)
     assert text.tokenizer is not None and text.template is None
     assert "eot_token_id is 999" in str(text.problem)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "takes", "line"),
+    [
+        ({}, "text", "model.gguf has no tokenizer"),
+        ({}, "messages", "model.gguf has no tokenizer"),
+        (tiny_metadata(pre="unheard-of"), "text", "unheard-of"),
+        (NO_TEMPLATE, "messages", "model.gguf has no chat template"),
+        (tiny_metadata(), "pictures", "unknown kind of prompt 'pictures'; there is ids, text, messages"),
+    ],
+)
+def test_a_kind_of_prompt_that_cannot_be_made(metadata: dict[str, Any], takes: str, line: str) -> None:
+    with pytest.raises(EngineError, match=line):
+        open_text(FILE, metadata, 320).check(takes, FILE.name)
+
+
+def test_the_kinds_of_prompt_that_can() -> None:
+    open_text(FILE, {}, 320).check("ids", FILE.name)
+    open_text(FILE, NO_TEMPLATE, 320).check("text", FILE.name)
+    open_text(FILE, tiny_metadata(), 320).check("messages", FILE.name)

@@ -162,6 +162,7 @@ class FakeEngine:
 
     opened: ClassVar[list[dict[str, Any]]] = []
     last: ClassVar[FakeEngine]
+    last_takes: ClassVar[str]
     probe_gb_s = 9.7
     queued_gap_us = 13.0
     refused_modes: ClassVar[dict[str, str]] = {}
@@ -201,8 +202,10 @@ class FakeEngine:
         progress: Any = None,
         *,
         quantize: str | None = None,
+        takes: str = "ids",
     ) -> FakeEngine:
         settings = {"device": device, "context": context, "mode": mode, "fusion": fusion, "barriers": barriers}
+        cls.last_takes = takes
         cls.opened.append({"path": path, **settings} | ({"quantize": quantize} if quantize else {}))
         if isinstance(device, str) and device.lower() not in DEVICES[1].name.lower():
             raise EngineError(f"no device matches {device!r}; there are {', '.join(item.name for item in DEVICES)}")

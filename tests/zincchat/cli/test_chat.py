@@ -51,6 +51,7 @@ def test_the_app_loads_the_model_itself(zincchat: Zincchat, default_model: Path)
         {"path": default_model, "mode": "rerecord", "barriers": "every", "context": 512, "device": 1, "fusion": True}
     ]
     assert stages == ["weights"]
+    assert FakeEngine.last_takes == "messages"
     assert engine.sampling == MODEL_SAMPLING
 
 

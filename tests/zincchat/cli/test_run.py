@@ -84,6 +84,24 @@ def test_engine_options_reach_the_engine(zincchat: Zincchat, default_model: Path
     assert FakeEngine.last.closed
 
 
+@pytest.mark.parametrize(
+    ("command", "takes"),
+    [
+        (["run", "Hi"], "messages"),
+        (["run", "--raw", "Hi"], "text"),
+        (["trace", "out.json", "Hi"], "messages"),
+        (["trace", "out.json", "--raw", "Hi"], "text"),
+        (["bench", "--modes", "reuse"], "ids"),
+    ],
+)
+def test_the_engine_is_told_what_prompts_are_made_of(
+    zincchat: Zincchat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], takes: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert zincchat(*command).code == 0
+    assert FakeEngine.last_takes == takes
+
+
 @pytest.mark.parametrize("command", [["run", "Hi"], ["bench", "--modes", "reuse"], ["trace", "out.json", "Hi"]])
 def test_a_hugging_face_folder_is_quantised_as_said(
     zincchat: Zincchat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
