@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
-from engine import remedy_rows
+import pytest
+
+from engine import BubbleReport, remedy_rows
 from tests.zincchat.app_driver import Chat, chatting
-from zincchat.widgets.article import Article
+from zincchat.widgets.article import Article, bubble_lines
 from zincchat.widgets.figures import Figures
 
 
@@ -124,3 +127,28 @@ async def test_an_engine_error_in_a_measurement_is_one_line() -> None:
         await measured(chat)
         assert "the device was lost" in chat.status
         assert chat.engine.mode == "reuse"
+
+
+@pytest.mark.parametrize(
+    ("bubbles_us", "error_us", "words"),
+    [
+        (300.0, 1.0, "holds"),
+        (199.0, 1.0, "holds within ±"),
+        (405.0, 2.0, "holds within ±"),
+        (150.0, 1.0, "does not hold"),
+    ],
+)
+def test_what_is_said_of_bubbles_and_their_bounds(bubbles_us: float, error_us: float, words: str) -> None:
+    times = dict.fromkeys(
+        (f.name for f in dataclasses.fields(BubbleReport) if f.type in ("float", "float | None")), 1.0
+    )
+    bounds = {"lower_us": 200.0, "lower_error_us": 2.0, "upper_us": 400.0, "upper_error_us": 3.0}
+    report = BubbleReport(
+        position=8,
+        passes=(),
+        barriers="needed",
+        dispatches=9,
+        barrier_count=8,
+        **{**times, **bounds, "bubbles_us": bubbles_us, "bubbles_error_us": error_us},  # type: ignore[arg-type]
+    )
+    assert bubble_lines(report)[1][-1][0].strip() == words

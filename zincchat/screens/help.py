@@ -36,7 +36,7 @@ FIGURES = (
     ("◇", "measured on a stamped token, one in 16; its cost in GPU time is shown; rates leave such tokens out"),
     ("last p50 p95 max", "over the tokens since a setting changed, n of them, at most the last 1,024"),
     ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
-    ("TTFT", "time to first token: from sending the message to its first token, prefill included"),
+    ("TTFT", "time to first token: from sending the message, with its prefill and, if need be, loading the model"),
     ("prefill", "prompt tokens fed a second; kept ones were in the KV cache already"),
     ("starved", "GPU idle beyond what two submissions queued ahead leave too: what the CPU has to answer for"),
     ("record", "thread time to record a command buffer (pipelined: its ring of four); median of those recorded"),

@@ -34,7 +34,7 @@ class Article(LineView):
             _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
             [(f"{'tok/s':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
             *(_remedy(row) for row in remedy_rows(runs)),
-            *_bubbles(self.view.bubbles),
+            *bubble_lines(self.view.bubbles),
             [("article: modelled for Qwen3.5-9B on an RX 9070 XT", "dim")],
         ]
 
@@ -67,7 +67,7 @@ def _percent(share: float | None) -> str:
     return f"{round(100 * share)}%" if share is not None else ""
 
 
-def _bubbles(report: BubbleReport | None) -> list[Line]:
+def bubble_lines(report: BubbleReport | None) -> list[Line]:
     """Three lines."""
     if report is None:
         return [
@@ -81,10 +81,12 @@ def _bubbles(report: BubbleReport | None) -> list[Line]:
     if report.bubbles_us is None or report.bubbles_error_us is None:
         return [[(title, "dim")], [(f"  between {low} and {high} ms", "")], [("  kernels have no clock here", "dim")]]
     inside = f"{ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}"
-    holds = ("  holds", "green") if report.within_brackets else ("  does not hold", "bold red")
+    in_order = report.lower_us <= report.bubbles_us <= report.upper_us
+    holds = "holds" if in_order else "holds within ±"
+    verdict = (f"  {holds}", "green") if report.within_brackets else ("  does not hold", "bold red")
     cost = report.instrument_cost_fraction or 0.0
     return [
         [(title, "dim")],
-        [(f"  {low} ≤ {inside} ≤ {high} ms", ""), holds],
+        [(f"  {low} ≤ {inside} ≤ {high} ms", ""), verdict],
         [(f"  stamps add {ms(report.stamps_us or 0.0)}±{ms(report.stamps_error_us or 0.0)} ms ({cost:+.1%})", "")],
     ]
