@@ -1,4 +1,4 @@
-"""Earlier messages, to be had back with the up and down keys, kept in the user's state folder."""
+"""Earlier messages, to be had back with the up and down keys, kept in the data folder for the user alone."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class PromptHistory:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)  # what is said to a model is nobody else's to read
             if len(self._entries) > 2 * MAX_ENTRIES:
                 self._entries = self._entries[-MAX_ENTRIES:]
                 self._path.write_text("".join(json.dumps(entry) + "\n" for entry in self._entries), encoding="utf-8")

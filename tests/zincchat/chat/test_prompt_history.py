@@ -39,3 +39,9 @@ def test_repeats_are_stored_once_and_the_file_stays_small(tmp_path: Path) -> Non
         history.add(str(number))
     assert len(path.read_text().splitlines()) < 2 * MAX_ENTRIES
     assert PromptHistory(path).older("") == str(2 * MAX_ENTRIES + 4)
+
+
+def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "history"
+    PromptHistory(path).add("a secret")
+    assert path.stat().st_mode & 0o777 == 0o600
