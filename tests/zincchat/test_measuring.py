@@ -94,7 +94,7 @@ async def test_measure_near_the_end_of_the_context() -> None:
 
 
 async def test_settings_flipped_during_a_measurement_hold_after_it() -> None:
-    async with chatting(repeat=True, token_s=0.005) as chat:
+    async with chatting(repeat=True, token_s=0.02) as chat:
         await chat.enter("/measure")
         await chat.until(lambda: "reuse" in chat.status)
         await chat.pilot.press("f3")

@@ -31,7 +31,8 @@ def far(found: npt.NDArray[np.float32], expected: npt.NDArray[np.floating]) -> f
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-@pytest.fixture(scope="module", params=NAMES)
+# llama3 runs the same nodes as llama, which test_engine.py covers besides: only through make soak
+@pytest.fixture(scope="module", params=[pytest.param("llama", marks=pytest.mark.soak), *NAMES[1:]])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
-from engine.program import matrix, sample
+from engine.program import matrix, matrix_kernels, sample
 from engine.program.lower import norm_defines
 from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node
@@ -180,7 +180,7 @@ def test_rows_a_group_change_no_bit(
     raw = weight_of(gpu, random, type, rows, cols)
     results = []
     for chosen in ((1, 1, 37), (4, 1, 10), (8, 2, 3), (2, 4, 2), (8, 4, 1)):
-        monkeypatch.setattr(matrix, "division", lambda *_, chosen=chosen: chosen)
+        monkeypatch.setattr(matrix_kernels, "division", lambda *_, chosen=chosen: chosen)
         weight = Weight("w", type, rows, cols, raw.quants, raw.scales, raw.bytes)
         y = gpu.poisoned(rows * 4 + 64)
         gpu.run(matrix.matvec(gpu.kernels, weight, x, y))
