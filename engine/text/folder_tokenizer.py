@@ -6,7 +6,6 @@ tokenizer_config.json says which tokens begin and end a text, and adds to the co
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +29,7 @@ from engine.text.definition import (
     ids_by_token,
     one_line,
 )
-from engine.text.json_file import read_json_object, read_text
+from engine.text.json_file import json_object, read_json_object, read_text
 from engine.text.spellings import any_of
 
 MAX_FILE_BYTES = 1 << 28  # Gemma's, the largest there is, has 33 MB
@@ -110,13 +109,7 @@ class _LibraryEncoder:
 
 
 def _parse(text: str) -> tuple[dict[str, Any], tokenizers.Tokenizer]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise EngineError(f"tokenizer.json is not JSON{where}: download it again") from error
-    if not isinstance(document, dict):
-        raise EngineError(f"tokenizer.json must hold a JSON object, not {type(document).__name__}")
+    document = json_object(text, "tokenizer.json")
     try:
         library = tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises plain Exception

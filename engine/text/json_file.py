@@ -31,11 +31,16 @@ def read_json_object(path: Path) -> dict[str, Any] | None:
     text = read_text(path)
     if text is None:
         return None
+    return json_object(text, path.name)
+
+
+def json_object(text: str, name: str) -> dict[str, Any]:
+    """The JSON object that the file ``name`` holds. EngineError where ``text`` is anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise EngineError(f"{path.name} is not JSON{where}: download it again") from error
+        raise EngineError(f"{name} is not JSON{where}: download it again") from error
     if not isinstance(value, dict):
-        raise EngineError(f"{path.name} must hold a JSON object, not {type(value).__name__}")
+        raise EngineError(f"{name} must hold a JSON object, not {type(value).__name__}")
     return value
