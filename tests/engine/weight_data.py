@@ -73,20 +73,32 @@ def activations(random: np.random.Generator, *shape: int) -> npt.NDArray[np.floa
     return x
 
 
-def assert_product(
-    result: npt.NDArray[Any], weights: npt.NDArray[np.float32], x: npt.NDArray[np.float32], float16: bool = False
-) -> None:
-    """``result`` (tokens, rows) is x (tokens, cols) times the transpose of ``weights``, summed in float32.
+def product_bound(
+    weights: npt.NDArray[np.float32], x: npt.NDArray[np.float32], float16: bool = False
+) -> npt.NDArray[np.float64]:
+    """How far float32 sums may be from x (tokens, cols) times the transpose of ``weights``: (tokens, rows).
 
     2e-6 of sum |x| times the row's largest weight: thirty roundings, where float16 sums would be off by 1e-3. The
     largest weight stands for each, since a quantised weight near zero is the difference of d q and an offset.
     ``float16``: each weight may be rounded to it, by 2^-11 of itself at most, which adds 2^-11 of sum |x| |w|.
     """
-    exact = x.astype(np.float64) @ weights.astype(np.float64).T
     sizes = np.abs(x).astype(np.float64)
-    bound = 2e-6 * sizes.sum(-1)[:, None] * np.abs(weights).max(-1)[None, :]
+    bound: npt.NDArray[np.float64] = 2e-6 * sizes.sum(-1)[:, None] * np.abs(weights).max(-1)[None, :]
     if float16:
         bound += 2.0**-11 * sizes @ np.abs(weights).T.astype(np.float64)
+    return bound
+
+
+def assert_within(result: npt.NDArray[Any], exact: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]) -> None:
+    """Each of ``result`` is finite and at most its bound away from ``exact``."""
     assert np.isfinite(result).all()
     error = np.abs(result.reshape(exact.shape) - exact)
     assert (error <= bound).all(), f"{np.max(error / np.maximum(bound, 1e-30)):.2f} times the bound"
+
+
+def assert_product(
+    result: npt.NDArray[Any], weights: npt.NDArray[np.float32], x: npt.NDArray[np.float32], float16: bool = False
+) -> None:
+    """``result`` (tokens, rows) is x (tokens, cols) times the transpose of ``weights``, summed in float32."""
+    exact = x.astype(np.float64) @ weights.astype(np.float64).T
+    assert_within(result, exact, product_bound(weights, x, float16))
