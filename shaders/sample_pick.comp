@@ -63,7 +63,7 @@ void find_best() {
     barrier();
     best_key = 0u;
     best_id = NO_ID;
-    for (uint i = 0u; i < UNITS; ++i) {
+    [[dont_unroll]] for (uint i = 0u; i < UNITS; ++i) {
         const uvec2 other = unit_counts[i].xy;
         if (ahead(other.x, other.y, best_key, best_id)) {
             best_key = other.x;
@@ -72,6 +72,19 @@ void find_best() {
     }
     barrier();
 }
+
+void cut_by_min_p(float min_p) {
+    if (!(min_p > 0.0)) return;
+    const uint least = min_p < 1.0 ? key_of(best_logit + log(min_p)) : best_key;
+    if (least > cut_key) {
+        cut_key = least;
+        cut_id = NO_ID;
+    }
+}
+
+#define TURN_TOP_K 0u
+#define TURN_TOP_P 1u
+#define TURN_DRAW 2u
 
 void kernel() {
     if (state.data[STATE_DONE] != 0u) return;
@@ -83,26 +96,32 @@ void kernel() {
         const uint top_k = step_params.data[STEP_TOP_K];
         const float top_p = uintBitsToFloat(step_params.data[STEP_TOP_P]);
         const float min_p = uintBitsToFloat(step_params.data[STEP_MIN_P]);
+        const uvec2 seed = uvec2(step_params.data[STEP_SEED_LOW], step_params.data[STEP_SEED_HIGH]);
+        const float random = float(philox(uvec4(place, 0u, 0u, 0u), seed).x >> 8) / 16777216.0;
         best_logit = value_of(best_key);
         cut_key = KEY_MINUS_INFINITY;
         cut_id = NO_ID;
         if (top_k == 1u || top_p <= 0.0) {
             cut_key = best_key;
             cut_id = best_id;
-        } else {
-            if (top_k != 0u) keep_top(top_k, 0.0);
-            if (top_p < 1.0) keep_top(0u, top_p);
         }
-        if (min_p > 0.0) {
-            const uint least = min_p < 1.0 ? key_of(best_logit + log(min_p)) : best_key;
-            if (least > cut_key) {
-                cut_key = least;
-                cut_id = NO_ID;
+        // top-k, top-p and the draw take turns in one loop, so that what they share is there once: code is long here
+        [[dont_unroll]] for (uint turn = cut_id == NO_ID ? TURN_TOP_K : TURN_DRAW; turn <= TURN_DRAW; ++turn) {
+            const bool draws = turn == TURN_DRAW;
+            uint tied_key = 0u;
+            float amount = random;
+            if (draws) {
+                cut_by_min_p(min_p);
+            } else {
+                const uint wanted = turn == TURN_TOP_K ? top_k : 0u;
+                if (turn == TURN_TOP_K ? wanted == 0u : !(top_p < 1.0)) continue;
+                if (!keep_top(wanted, top_p, tied_key, amount)) continue;
             }
+            chosen = descend(!draws, tied_key, amount);
+            if (draws) continue;
+            cut_key = tied_key;
+            cut_id = chosen;
         }
-        const uvec2 seed = uvec2(step_params.data[STEP_SEED_LOW], step_params.data[STEP_SEED_HIGH]);
-        const uint random = philox(uvec4(place, 0u, 0u, 0u), seed).x >> 8;
-        chosen = descend(false, 0u, float(random) / 16777216.0);
     }
     if (gl_LocalInvocationIndex == 0u) {
         state.data[STATE_POSITION] = place;

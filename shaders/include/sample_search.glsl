@@ -30,28 +30,25 @@ float weight(uint key, float divisor) {
     return exponent > -87.0 ? exp(exponent) : 0.0;
 }
 
-vec4 sum_masses(vec4 mine) {
+// over the workgroup
+void sum_both(inout uvec4 counts, inout vec4 masses) {
 #if UNIT_LANES > 1
-    [[unroll]] for (uint step = UNIT_LANES / 2u; step > 0u; step >>= 1) mine += subgroupShuffleXor(mine, step);
+    counts = subgroupAdd(counts);  // integers: the order does not matter
+    [[unroll]] for (uint step = UNIT_LANES / 2u; step > 0u; step >>= 1) masses += subgroupShuffleXor(masses, step);
 #endif
-    if (gl_LocalInvocationIndex % UNIT_LANES == 0u) unit_masses[gl_LocalInvocationIndex / UNIT_LANES] = mine;
+    const uint unit = gl_LocalInvocationIndex / UNIT_LANES;
+    if (gl_LocalInvocationIndex % UNIT_LANES == 0u) {
+        unit_counts[unit] = counts;
+        unit_masses[unit] = masses;
+    }
     barrier();
-    vec4 total = vec4(0.0);
-    for (uint i = 0u; i < UNITS; ++i) total += unit_masses[i];
+    counts = uvec4(0u);
+    masses = vec4(0.0);
+    [[dont_unroll]] for (uint i = 0u; i < UNITS; ++i) {
+        counts += unit_counts[i];
+        masses += unit_masses[i];
+    }
     barrier();
-    return total;
-}
-
-uvec4 sum_counts(uvec4 mine) {
-#if UNIT_LANES > 1
-    mine = subgroupAdd(mine);  // integers: the order does not matter
-#endif
-    if (gl_LocalInvocationIndex % UNIT_LANES == 0u) unit_counts[gl_LocalInvocationIndex / UNIT_LANES] = mine;
-    barrier();
-    uvec4 total = uvec4(0u);
-    for (uint i = 0u; i < UNITS; ++i) total += unit_counts[i];
-    barrier();
-    return total;
 }
 
 // With `ties`, whether it is a candidate of the key `only`; else its weight in the draw.
@@ -61,10 +58,15 @@ float share(uint key, uint id, bool ties, uint only) {
 }
 
 float quad_share(uint quad, bool ties, uint only) {
-    const uvec4 keys = scratch.data[quad];
-    const uint id = quad * 4u;
-    return share(keys.x, id, ties, only) + share(keys.y, id + 1u, ties, only) +
-           (share(keys.z, id + 2u, ties, only) + share(keys.w, id + 3u, ties, only));
+    uvec4 keys = scratch.data[quad];
+    float low = 0.0, high = 0.0;
+    [[dont_unroll]] for (uint id = quad * 4u; id < quad * 4u + 4u; ++id) {
+        const float other = share(keys.x, id, ties, only);
+        if (id % 4u < 2u) low += other;
+        else high += other;
+        keys = keys.yzwx;
+    }
+    return low + high;
 }
 
 // The first id, in ascending order, at which the cumulative share exceeds `amount` (with `ties`) or `amount` of the
@@ -90,14 +92,14 @@ uint descend(bool ties, uint only, float amount) {
         barrier();
         if (!scaled) {
             float total = 0.0;
-            for (uint i = 0u; i < UNITS; ++i) total += unit_masses[i].x;
+            [[dont_unroll]] for (uint i = 0u; i < UNITS; ++i) total += unit_masses[i].x;
             target = amount * total;
             scaled = true;
         }
         float sum = 0.0;
         float before = 0.0;
         uint found = 0u;
-        for (uint i = 0u; i < UNITS && sum <= target; ++i) {
+        [[dont_unroll]] for (uint i = 0u; i < UNITS && sum <= target; ++i) {
             const float other = unit_masses[i].x;
             if (other > 0.0) {
                 found = i;
@@ -113,7 +115,7 @@ uint descend(bool ties, uint only, float amount) {
     const uvec4 keys = scratch.data[start];
     float sum = 0.0;
     uint id = start * 4u;
-    for (uint i = 0u; i < 4u && sum <= target; ++i) {
+    [[dont_unroll]] for (uint i = 0u; i < 4u && sum <= target; ++i) {
         const float other = share(keys[i], start * 4u + i, ties, only);
         if (other > 0.0) id = start * 4u + i;
         sum += other;
@@ -126,11 +128,12 @@ uint sort_near(uint low, uint high) {
     if (gl_LocalInvocationIndex == 0u) near_count = 0u;
     barrier();
     for (uint i = gl_LocalInvocationIndex; i < padded / 4u; i += LANES) {
-        const uvec4 keys = scratch.data[i];
-        [[unroll]] for (uint j = 0u; j < 4u; ++j) {
-            if (keys[j] >= low && keys[j] < high && candidate(keys[j], i * 4u + j)) {
-                near[atomicAdd(near_count, 1u)] = uvec2(keys[j], i * 4u + j);
+        uvec4 keys = scratch.data[i];
+        [[dont_unroll]] for (uint id = i * 4u; id < i * 4u + 4u; ++id) {
+            if (keys.x >= low && keys.x < high && candidate(keys.x, id)) {
+                near[atomicAdd(near_count, 1u)] = uvec2(keys.x, id);
             }
+            keys = keys.yzwx;
         }
     }
     barrier();
@@ -147,7 +150,12 @@ uint sort_near(uint low, uint high) {
 
 // Moves the cut up to the candidate that completes the wanted: `wanted` candidates (0: by mass), or the fraction
 // `mass` of their summed weight at temperature 1. At least one stays.
-void keep_top(uint wanted, float mass) {
+//
+// Where more keys than can be sorted equal the last one's, the cut stays as it is and the result is true: the cut then
+// is key `tied_key`, at the id that descend(true, tied_key, tied_place) finds.
+bool keep_top(uint wanted, float mass, out uint tied_key, out float tied_place) {
+    tied_key = 0u;
+    tied_place = 0.0;
     const bool by_mass = wanted == 0u;
     uint low = cut_key;          // what stands at or above it suffices
     uint high = best_key + 1u;   // what stands at or above it does not
@@ -175,10 +183,9 @@ void keep_top(uint wanted, float mass) {
             }
             masses += block_masses;
         }
-        counts = sum_counts(counts);
-        if (by_mass) masses = sum_masses(masses);
+        sum_both(counts, masses);
         if (pass == 0u) {
-            if (!by_mass && counts.x <= wanted) return;
+            if (!by_mass && counts.x <= wanted) return false;
             target = mass * masses.x;
         }
         // the sums fall from threshold to threshold, and the first one suffices
@@ -206,21 +213,23 @@ void keep_top(uint wanted, float mass) {
             bounds = uvec4(low, key_of(from + quarter), key_of(from + 2.0 * quarter), key_of(from + 3.0 * quarter));
         }
     }
-    if (ties <= NEAR) {
-        const uint count = sort_near(low, high);
-        uint last = wanted - high_count - 1u;
-        if (by_mass) {
-            float sum = high_mass + weight(ranked[0].x, 1.0);
-            for (last = 0u; sum < target && last + 1u < count;) sum += weight(ranked[++last].x, 1.0);
-        }
-        cut_key = ranked[last].x;
-        cut_id = ranked[last].y;
-    } else {
-        // more equal keys than can be sorted: the lowest ids of them
-        float last = float(wanted - high_count - 1u);
-        if (by_mass) last = clamp(ceil((target - high_mass) / weight(low, 1.0)) - 1.0, 0.0, float(ties - 1u));
-        cut_id = descend(true, low, last);
-        cut_key = low;
+    if (ties > NEAR) {  // the lowest ids of them
+        tied_key = low;
+        tied_place = float(wanted - high_count - 1u);
+        if (by_mass) tied_place = clamp(ceil((target - high_mass) / weight(low, 1.0)) - 1.0, 0.0, float(ties - 1u));
+        return true;
     }
+    const uint count = sort_near(low, high);
+    uint last = wanted - high_count - 1u;
+    if (by_mass) {
+        float sum = high_mass;
+        for (last = 0u;; ++last) {
+            sum += weight(ranked[last].x, 1.0);
+            if (sum >= target || last + 1u >= count) break;
+        }
+    }
+    cut_key = ranked[last].x;
+    cut_id = ranked[last].y;
     barrier();  // `ranked` may be written again
+    return false;
 }
