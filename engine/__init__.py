@@ -15,6 +15,7 @@ from engine.profile.chrome_trace import chrome_trace
 from engine.profile.export import export_suffix, export_text
 from engine.profile.instruments import SubmitHint
 from engine.profile.interleave import median_error
+from engine.profile.kernel_rates import KernelRate, kernel_rates
 from engine.profile.native_record import native_record_us
 from engine.profile.records import TokenTiming
 from engine.profile.timeline import KernelSpan, TokenTrace
@@ -40,6 +41,7 @@ __all__ = [
     "DryRun",
     "Engine",
     "EngineError",
+    "KernelRate",
     "KernelSpan",
     "KernelStatistics",
     "ModelInfo",
@@ -65,6 +67,7 @@ __all__ = [
     "floor_fraction",
     "floor_tok_s",
     "inspect_model",
+    "kernel_rates",
     "list_devices",
     "median_error",
     "native_record_us",

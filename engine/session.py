@@ -237,7 +237,7 @@ class Session:
                 if token in stops:
                     self.finish_reason = "stop"
                     return
-                yield token, *clock.timing(index, step, bubbles_range)
+                yield token, *clock.timing(index, self.position - 1, step, bubbles_range)
             self.finish_reason = "length"
         except EngineError:
             self.ids.clear()  # what the device holds is unknown: the next prefill begins anew

@@ -31,15 +31,26 @@ def made_trace(timing: TokenTiming, start_ns: int | None = None, deviation_ns: i
     gpu_ns = (timing.gpu_total_us or 0.0) * NS
     settings: Any = Settings(timing.mode, timing.passes, timing.barriers)
     axis = HostAxis(0.0, gpu_start_ns, 1.0, deviation_ns)
-    return TokenTrace(timing.index, settings, laps, axis, (0.0, gpu_ns), _stamped(timing))
+    return TokenTrace(timing.index, timing.index, settings, laps, axis, (0.0, gpu_ns), _stamped(timing))
+
+
+def made_op(name: str, piece: str, bytes_moved: int, weight_type: str = "") -> Any:
+    """What a timeline reads of an op."""
+    defines = {"WEIGHT_TYPE": f"WEIGHT_{weight_type}"} if weight_type else {}
+    return SimpleNamespace(
+        name=name, piece=piece, kernel=SimpleNamespace(defines=defines), bytes_at=lambda position: bytes_moved
+    )
 
 
 def _stamped(timing: TokenTiming) -> Stamped | None:
     if timing.kernels_us is None or timing.bubbles_us is None:
         return None
     third_ns, gap_ns = timing.kernels_us / 3 * NS, timing.bubbles_us * NS
-    names = (("embed", "small", 64), ("qkv 0", "weights", 4096), ("argmax", "head", 128))
-    ops: Any = [SimpleNamespace(name=name, piece=piece, bytes_moved=size) for name, piece, size in names]
+    ops: Any = [
+        made_op("embed", "small", 64, "Q8_0"),
+        made_op("blk.0.attn_qkv", "weights", 4096, "Q4_1"),
+        made_op("output", "head", 128, "Q8_0"),
+    ]
     starts = np.array([0.0, third_ns, 2 * third_ns + gap_ns])
     program = DecodeProgram(ops, [False, False, True], 1)
     return Stamped(program, np.stack((starts, starts + third_ns), axis=1), 0.0, 10.0)

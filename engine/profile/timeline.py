@@ -16,16 +16,19 @@ import numpy.typing as npt
 from engine.decode.program import DecodeProgram, Settings
 from engine.decode.step import Lap
 from engine.profile.kernel_clock import KernelClock
+from engine.program.op import Op
 from engine.vulkan.calibration import HostAxis
 
 
 class KernelSpan(NamedTuple):
     """One dispatch of a stamped token, from its first workgroup's start to its last one's end, ns on the host's axis.
 
-    ``barrier`` says whether one stands before it.
+    ``weight_type`` is the quantisation that it reads, "" where it reads no matrix; ``bytes_moved`` what it must read
+    and write (``Op.bytes_at``); ``barrier`` says whether one stands before it.
     """
 
     name: str
+    weight_type: str
     piece: str
     bytes_moved: int
     start_ns: float
@@ -54,6 +57,7 @@ class TokenTrace:
     """
 
     index: int  # within its reply
+    position: int  # in the context, where the token before it was fed to make it
     settings: Settings
     laps: Sequence[Lap]  # host steps in order; engine.decode.step.STEPS names them
     axis: HostAxis
@@ -100,7 +104,7 @@ class TokenTrace:
             return []
         program = self.stamped.program
         return [
-            KernelSpan(op.name, op.piece, op.bytes_moved, start, end, barrier)
+            KernelSpan(op.name, _weight_type(op), op.piece, op.bytes_at(self.position), start, end, barrier)
             for op, barrier, (start, end) in zip(
                 program.ops, program.barriers, self.kernel_spans_ns.tolist(), strict=True
             )
@@ -109,6 +113,10 @@ class TokenTrace:
     def __deepcopy__(self, memo: object) -> Self:
         """Itself: it never changes, and what it refers to on the device cannot be copied."""
         return self
+
+
+def _weight_type(op: Op) -> str:
+    return str(op.kernel.defines.get("WEIGHT_TYPE", "")).removeprefix("WEIGHT_")
 
 
 def place(

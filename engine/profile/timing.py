@@ -31,9 +31,9 @@ class TokenClock:
         self._gpu_end_ns = None
 
     def timing(
-        self, index: int, step: Step, bubbles_range_us: tuple[float, float] | None
+        self, index: int, position: int, step: Step, bubbles_range_us: tuple[float, float] | None
     ) -> tuple[TokenTiming, TokenTrace]:
-        """The record and the timeline of token ``index``, just finished."""
+        """The record and the timeline of token ``index``, just finished: the one before it was fed at ``position``."""
         now_ns = perf_counter_ns()
         period_us = (now_ns - self._finished_ns) / 1e3
         if step.together > 1:
@@ -79,7 +79,7 @@ class TokenClock:
             edges_us=edges_us,
         )
         self._finished_ns, self._free_ns, self._gpu_end_ns = now_ns, step.finished_ns, step.gpu_end_ns
-        return record, TokenTrace(index, step.settings, step.laps, self._axis(step), device_ns, stamped)
+        return record, TokenTrace(index, position, step.settings, step.laps, self._axis(step), device_ns, stamped)
 
     def _axis(self, step: Step) -> HostAxis:
         if self._calibration is not None:

@@ -41,6 +41,7 @@ def fuse(
     argmax      the LM head and the first step of sampling: one dispatch
     delta       of Gated DeltaNet layers the convolution, the delta rule and the gated norm: one dispatch
 
+    A node's name says what it took in: "blk.0.attn_norm+attn_q+k+v+rope".
     One walk over the list: each pass looks at the run that starts at a node. The norms come last.
     """
     qkv, rope_store, residual, gate_up, attention, bias, norm, qkv_rope, argmax, delta = (
@@ -64,7 +65,8 @@ def fuse(
                 store = _store(nodes, index + run.length) if qkv_rope and run.members == 3 else None
                 if store is not None and (not biased or (added and store.table is not None)):
                     written = (store.cache, store.table, *added)
-                    node = Node("qkv_rope", run.name, (run.weight, args[1], args[2], *written))
+                    end = "+store" if store.table is None else "+rope"
+                    node = Node("qkv_rope", run.name + end, (run.weight, args[1], args[2], *written))
                     taken = run.length + store.length
                 elif qkv:
                     node = Node("matvec", run.name, (run.weight, args[1], run.y, *added))
@@ -75,7 +77,7 @@ def fuse(
                     node = Node("matvec", node.name, (*args, Bias(following.args[1])))
                     taken = 2
             elif residual and following.kind == "add" and following.args[1] is args[2]:
-                node = Node("matvec_add", node.name, (args[0], args[1], following.args[0]))
+                node = Node("matvec_add", node.name + "+residual", (args[0], args[1], following.args[0]))
                 taken = 2
             elif gate_up and following.kind == "matvec" and index + 2 < count:
                 last = nodes[index + 2]
@@ -85,17 +87,17 @@ def fuse(
                     node = Node(_GATED[last.kind], node.name + "+up", both)
                     taken = 3
         elif kind == "rope" and rope_store and (store := _store(nodes, index)):
-            node = Node("rope_store", node.name, (node.args[0], store.k, store.v, store.cache, store.table))
+            node = Node("rope_store", node.name + "+store", (node.args[0], store.k, store.v, store.cache, store.table))
             taken = 3
         elif kind == "head_norm" and rope_store and (store := _normed_store(nodes, index)):
             weights = node.args[1], nodes[index + 1].args[1]
             written = (store.k, store.v, store.cache, store.table)
-            node = Node("norm_rope_store", node.name, (node.args[0], *written, *weights))
+            node = Node("norm_rope_store", node.name + "+k_norm+rope+store", (node.args[0], *written, *weights))
             taken = 5
         elif kind == "norm" and residual and index + 1 < count:
             following = nodes[index + 1]
             if following.kind == "add" and following.args[1] is node.args[2]:
-                node = Node("norm_add", node.name, (*node.args[:2], following.args[0]))
+                node = Node("norm_add", node.name + "+residual", (*node.args[:2], following.args[0]))
                 taken = 2
         elif kind == "conv" and delta:
             node = _delta_step(*nodes[index : index + 3])
@@ -103,12 +105,12 @@ def fuse(
         elif kind == "attend" and attention:
             following = nodes[index + 1]
             if following.kind == "sigmoid_mul" and following.args[0] is node.args[2]:
-                node = Node("attend_gated", node.name, (*node.args, following.args[1]))
+                node = Node("attend_gated", node.name + "+gate", (*node.args, following.args[1]))
                 taken = 2
             else:
                 node = Node("attend_merged", node.name, node.args)
         elif kind == "head" and argmax and not node.args[0].parts:
-            node = Node("head_keys", node.name, node.args)
+            node = Node("head_keys", node.name + "+argmax", node.args)
         index += taken
         out.append(node)
         if left is not None:
@@ -143,7 +145,8 @@ def _fold_norms(nodes: list[Node], eps: float) -> list[Node]:
         for reader in nodes[index:end]:
             if reader.kind != "bias":
                 args = [x if item is normed else item for item in reader.args]
-                reader = Node(reader.kind, reader.name, (*args, more))
+                name = f"{node.name}+{reader.name.rpartition('.')[2]}"
+                reader = Node(reader.kind, name, (*args, more))
             out.append(reader)
         index = end
     return out
@@ -153,7 +156,7 @@ def _delta_step(conv: Node, delta: Node, norm: Node) -> Node:
     x, conv_weight, state, _ = conv.args
     _, _, alpha, beta, bias, a, _, _ = delta.args
     _, z, weight, y = norm.args
-    return Node("delta_step", delta.name, (x, conv_weight, alpha, beta, bias, a, z, weight, state, y))
+    return Node("delta_step", conv.name + "+dt+norm", (x, conv_weight, alpha, beta, bias, a, z, weight, state, y))
 
 
 class _Run(NamedTuple):
@@ -174,7 +177,7 @@ def _stacked(nodes: list[Node], index: int, stack: Stack, spans: Mapping[tuple[i
         node = nodes[at]
         if node.kind != "matvec" or node.args[0] is not member or node.args[1] is not first.args[1]:
             return None
-        name = f"{name}+{node.name.rpartition('.')[2]}" if name else node.name
+        name = f"{name}+{node.name.rpartition('.')[2].removeprefix('attn_')}" if name else node.name
         at += 1
         if nodes[at].kind == "bias" and nodes[at].args[0] is node.args[2]:
             biases.append(nodes[at].args[1])

@@ -24,7 +24,7 @@ from engine.program.matrix import (
 )
 from engine.program.matrix_kernels import MOST_GROUPS, TO_FLOAT16_DEFINES, matrix_size
 from engine.program.nodes import Node
-from engine.program.op import Op
+from engine.program.op import Attention, Op
 from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet
@@ -308,7 +308,8 @@ class Lowering:
         buffers = (q, k, v, b.rope_tables[table], *b.cache.attention[cache], b.state)
         pairs = self.tokens * (g.heads + g.kv_heads) * (g.head_size // 2)
         scalars = (g.heads, g.kv_heads, self.tokens, self.context)
-        return Op(node.name, self._small["rope_store"], buffers, scalars, (-(-pairs // 64), 1, 1), "small", q.size * 2)
+        moved = 2 * q.size + 3 * k.size
+        return Op(node.name, self._small["rope_store"], buffers, scalars, (-(-pairs // 64), 1, 1), "small", moved)
 
     def _norm_rope_store(self, node: Node) -> Op:
         q, k, v, cache, table, *weights = node.args
@@ -316,7 +317,8 @@ class Lowering:
         buffers = (q, k, v, *weights, b.rope_tables[table], *b.cache.attention[cache], b.state)
         scalars = (g.heads, g.kv_heads, self.context, g.eps)
         groups = (g.heads + g.kv_heads, self.tokens, 1)
-        return Op(node.name, self._small["norm_rope_store"], buffers, scalars, groups, "small", q.size * 2)
+        moved = 2 * q.size + 3 * k.size
+        return Op(node.name, self._small["norm_rope_store"], buffers, scalars, groups, "small", moved)
 
     def _attend(self, node: Node) -> list[Op]:
         q, cache, y, *gate = node.args
@@ -331,8 +333,9 @@ class Lowering:
         buffers: tuple[Slice, ...] = (q, *b.cache.attention[cache], b.state, out)
         if not self.prefill or self.kernels.device.row_kernels:
             buffers += (b.sums, *joined)
-        moved = min(self.context_bucket, window or self.context_bucket) * g.kv_size * 4
-        ops = [Op(node.name, self._small[node.kind], buffers, scalars, groups, "kv", moved)]
+        moved = sum(item.size for item in (q, y, *gate))
+        kernel = self._small[node.kind]
+        ops: list[Op] = [Attention(node.name, kernel, buffers, scalars, groups, moved, g.kv_size * 4, window)]
         if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)
             groups = (-(-g.q_size // 64), 1, 1)

@@ -188,9 +188,8 @@ def head_keys(
     step, state, scratch, padded = scan
     buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y, step, state, scratch)
     scalars = (*scalars, norm.eps if norm else 0.0, padded)
-    return Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved), groups[0] * int(
-        kernel.defines["TEAMS"]
-    )
+    op = Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved + 4 * padded)
+    return op, groups[0] * int(kernel.defines["TEAMS"])
 
 
 def to_float16(kernels: KernelSet, x: Slice, y: Float16, tokens: int, cols: int, name: str = "to_float16") -> Op:

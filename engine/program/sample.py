@@ -61,7 +61,7 @@ def sample(
             (vocab, padded),
             groups,
             "head",
-            vocab * 4,
+            (vocab + padded) * 4,
         )
         parts = padded // _part_ids(kernels)
     return [

@@ -95,6 +95,37 @@ def bubbles_between(run: dict[str, Any]) -> str:
     return ends(low, high, ms)
 
 
+def kernel_grid(kernels: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the kinds of kernels; the first two columns are words."""
+    header = ["kernel", "weights", "a token", "us each", "us a token", "kB each", "GB/s", "of probe"]
+    rows = [
+        [
+            kind["name"],
+            kind["weight_type"] or "-",
+            f"{kind['count']:g}",
+            f"{kind['time_us']:,.1f}",
+            f"{kind['count'] * kind['time_us']:,.0f}",
+            f"{kind['bytes_moved'] / 1e3:,.1f}",
+            "-" if kind["gb_s"] is None else f"{kind['gb_s']:,.1f}",
+            percent(kind["probe_fraction"]),
+        ]
+        for kind in kernels["kinds"]
+    ]
+    return header, rows
+
+
+def kernel_setting(kernels: dict[str, Any]) -> str:
+    """Whose kernels these are."""
+    return ", ".join(
+        (
+            kernels["mode"],
+            f"fusion {kernels['fusion_setting']}",
+            f"barriers {kernels['barriers']}",
+            f"{kernels['stamped_tokens']} stamped tokens",
+        )
+    )
+
+
 def device(report: dict[str, Any]) -> str:
     """The device's name, with a word where it is software."""
     return f"{report['device']} (software: runs on the CPU)" if report["software_device"] else str(report["device"])
@@ -124,7 +155,7 @@ def clocks(report: dict[str, Any]) -> str:
     """The device's clocks before and after, or that nothing told them."""
     before, after = (_clock(report["device_clocks"][when]) for when in ("before", "after"))
     if not before and not after:
-        return "device clocks not readable"
+        return "not readable"
     return f"before: {before or 'not readable'}; after: {after or 'not readable'}"
 
 

@@ -31,8 +31,8 @@ _COLUMNS: tuple[Column, ...] = (
 
 
 def bench_markdown(report: dict[str, Any]) -> str:
-    """The table of all runs and its caption; after it, where there is one, the comparison with an earlier bench."""
-    text = f"{_table(report['runs'], _COLUMNS)}\n\n{_caption(report)}"
+    """The tables of all runs and of the kernels, with captions; then, if there is one, what an earlier bench says."""
+    text = f"{_table(report['runs'], _COLUMNS)}\n\n{_caption(report)}\n\n{_kernels(report['kernels'])}"
     if report.get("against"):
         text += f"\n\n{_against(report['against'])}"
     return text
@@ -56,6 +56,14 @@ def _caption(report: dict[str, Any]) -> str:
     )
 
 
+def _kernels(kernels: dict[str, Any] | None) -> str:
+    if kernels is None:
+        return "*No table of kernels: none was stamped, or kernels cannot read a clock on this device.*"
+    header, rows = cells.kernel_grid(kernels)
+    caption = f"*The kernels of {_escaped(cells.kernel_setting(kernels))}; medians over the dispatches of their kind.*"
+    return f"{_lines(header, rows, 2)}\n\n{caption}"
+
+
 def _against(against: dict[str, Any]) -> str:
     columns: tuple[Column, ...] = (
         ("tok/s then", lambda run: rate_text(run["decode_tok_s"]["then"])),
@@ -72,7 +80,10 @@ def _against(against: dict[str, Any]) -> str:
 
 
 def _table(runs: Sequence[dict[str, Any]], columns: Sequence[Column]) -> str:
-    header, rows, switches = cells.grid(runs, columns)
+    return _lines(*cells.grid(runs, columns))
+
+
+def _lines(header: Sequence[str], rows: Sequence[Sequence[str]], switches: int) -> str:
     rule = ["---"] * switches + ["---:"] * (len(header) - switches)
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rows))
 

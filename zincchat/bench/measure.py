@@ -21,7 +21,7 @@ from zincchat.garbage import NEVER, YOUNG_OBJECTS
 if TYPE_CHECKING:
     from threading import Event
 
-    from engine import Engine, TokenTiming
+    from engine import Engine, Token, TokenTiming, TokenTrace
 
 WARM_UP_TOKENS = 8
 STAMPED_PASS_TOKENS = 48
@@ -69,9 +69,10 @@ class CleanPass:
 
 @dataclass(frozen=True)
 class StampedPass:
-    """One run in which every few tokens ran the stamped kernels."""
+    """One run in which every few tokens ran the stamped kernels; ``traces`` are those tokens'."""
 
     tokens: list[TokenTiming]
+    traces: list[TokenTrace] = field(default_factory=list)
 
     @property
     def stamped(self) -> list[TokenTiming]:
@@ -182,7 +183,7 @@ def _prefill(engine: Engine, prompt: list[int], cancel: Event) -> float:
 def _clean_pass(engine: Engine, prompt: list[int], count: int, cancel: Event) -> CleanPass:
     recordings = engine.recordings
     tok_s, tokens = _decode(engine, prompt, count, cancel)
-    return CleanPass(tok_s, engine.recordings - recordings, tokens)
+    return CleanPass(tok_s, engine.recordings - recordings, [token.timing for token in tokens])
 
 
 def _stamped_pass(engine: Engine, ids: list[int], workload: Workload, cancel: Event) -> StampedPass:
@@ -192,11 +193,12 @@ def _stamped_pass(engine: Engine, ids: list[int], workload: Workload, cancel: Ev
         _tok_s, tokens = _decode(engine, ids[: workload.stamped_pass_start], count, cancel)
     finally:
         engine.stamp_every = 0
-    return StampedPass(tokens)
+    traces = [token.trace for token in tokens if token.trace.stamped is not None]
+    return StampedPass([token.timing for token in tokens], traces)
 
 
-def _decode(engine: Engine, prompt: list[int], count: int, cancel: Event) -> tuple[float, list[TokenTiming]]:
-    """Tokens per second over ``count`` greedy tokens after the first, from a context of ``prompt``; their timings.
+def _decode(engine: Engine, prompt: list[int], count: int, cancel: Event) -> tuple[float, list[Token]]:
+    """Tokens per second over ``count`` greedy tokens after the first, from a context of ``prompt``; and these.
 
     The first token is sampled from the prefill's logits, so it costs no decode step.
     """
@@ -204,12 +206,12 @@ def _decode(engine: Engine, prompt: list[int], count: int, cancel: Event) -> tup
 
     session = engine.session()
     session.prefill(prompt, cancel=cancel)
-    timings: list[TokenTiming] = []
+    tokens: list[Token] = []
     started = ended = time.perf_counter()
     for token in session.generate(Sampling(temperature=0.0), max_tokens=count + 1, ignore_eos=True, cancel=cancel):
         ended = time.perf_counter()
-        if not timings:
+        if not tokens:
             started = ended
-        timings.append(token.timing)
+        tokens.append(token)
     seconds = ended - started
-    return (len(timings) - 1) / seconds if seconds > 0 else 0.0, timings[1:]
+    return (len(tokens) - 1) / seconds if seconds > 0 else 0.0, tokens[1:]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zincchat.bench import host
 from zincchat.bench.figures import run_figures
 from zincchat.bench.instruments import Instruments
+from zincchat.bench.kernels import kernels
 from zincchat.bench.measure import Measurements, Workload
 from zincchat.bench.remedies import remedies
 from zincchat.bench.setting import Setting
@@ -56,6 +57,7 @@ def bench_report(
         "device_bytes": engine.device_bytes,
         "weight_bytes": engine.weight_bytes,
         "prefill_tok_s_repeats": measurements.prefill_tok_s,
+        "kernels": kernels(samples, instruments.floor.probe_gb_s),
         "remedies": remedies(runs),
         "runs": runs,
     }

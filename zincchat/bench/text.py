@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from zincchat.bench import cells
 from zincchat.bench.cells import Column
-from zincchat.cli.output import bytes_text, rate_text, table
+from zincchat.bench.layout import fitted, wrapped
+from zincchat.cli.output import bytes_text, rate_text
 
-WIDTH = 118
+WIDTH = 100  # columns, where there is no terminal that says otherwise
 _TRUSTED_STAMP_COST = 0.1  # beyond it a stamped token's parts are not the clean one's
 _LONGEST_FUSION = 12  # characters in a row; a longer list of passes is named by a letter
 
@@ -49,30 +49,32 @@ _CPU: tuple[Column, ...] = (
     ("submit", lambda run: cells.ms(run["patch_submit_us"])),
     ("exposed", lambda run: cells.ms(run["exposed_cpu_us"])),
     ("us/op", lambda run: cells.us(run["build_us_per_op"])),
-    ("us/dispatch", lambda run: cells.us(run["record_us_per_dispatch"])),
+    ("us/disp", lambda run: cells.us(run["record_us_per_dispatch"])),
     ("dispatches", lambda run: str(run["dispatches"])),
     ("barriers", lambda run: str(run["barrier_count"])),
     ("recorded", lambda run: str(run["recordings"])),
 )
 
 
-def bench_text(report: dict[str, Any]) -> str:
-    """The whole report in lines of at most 120 columns."""
+def bench_text(report: dict[str, Any], width: int = WIDTH) -> str:
+    """The whole report in lines of at most ``width`` columns (as long as a name or a table's one column fits)."""
     runs, letters = _lettered(report["runs"])
     paragraphs = [
-        "\n".join(_head(report)),
-        _table("Decode speed", runs, _SPEED),
-        _table(f"One token on the GPU, ms: period = {_TERMS}", runs, _PERIOD),
-        _table("How far to trust that, GPU ms", runs, _TRUST),
-        "\n".join(["Verdict", *_verdicts(runs)]),
-        _table("The CPU's part, ms of thread time a token", runs, _CPU),
+        wrapped(_head(report), width),
+        _table("Decode speed", runs, _SPEED, width),
+        _table(f"One token on the GPU, ms: period = {_TERMS}", runs, _PERIOD, width),
+        _table("How far to trust that, GPU ms", runs, _TRUST, width),
+        ["Verdict", *wrapped(_verdicts(runs), width)],
+        _table("The CPU's part, ms of thread time a token", runs, _CPU, width),
     ]
+    if report["kernels"] is not None:
+        paragraphs.append(_kernels(report["kernels"], width))
     if sum(row["measured_tok_s"] is not None for row in report["remedies"]) > 1:
-        paragraphs.append(_remedies(report["remedies"]))
-    paragraphs.append("\n".join([*letters, *_notes(report)]))
+        paragraphs.append(_remedies(report["remedies"], width))
+    paragraphs.append(wrapped([*letters, *_notes(report)], width))
     if report.get("against"):
-        paragraphs.append("\n".join(_against(report["against"])))
-    return "\n\n".join(paragraphs)
+        paragraphs.append(_against(report["against"], width))
+    return "\n\n".join("\n".join(lines) for lines in paragraphs)
 
 
 def _head(report: dict[str, Any]) -> list[str]:
@@ -82,7 +84,8 @@ def _head(report: dict[str, Any]) -> list[str]:
     lines = [
         f"{cells.model(report)} on {cells.device(report)}",
         f"driver {report['driver']}, Vulkan {versions['vulkan_api']}; {cells.host(report)}",
-        f"zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)}; {cells.clocks(report)}",
+        f"zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)}",
+        f"clocks {cells.clocks(report)}",
     ]
     lines.append(
         f"greedy decode of {report['decode_tokens']} tokens from an empty context, {cells.repeats(report)}"
@@ -90,25 +93,32 @@ def _head(report: dict[str, Any]) -> list[str]:
     )
     lines.append(
         f"prefill of {report['prefill_tokens']} tokens: {rate_text(prefill['median'])} tok/s"
-        f" ({cells.ends(prefill['p5'], prefill['p95'])}), whatever the setting;"
-        f" memory: process {bytes_text(report['host_rss_bytes'])}, device {bytes_text(report['device_bytes'])}"
+        f" ({cells.ends(prefill['p5'], prefill['p95'])}), whatever the setting"
     )
-    return [part for line in lines for part in _wrapped(line)]
+    lines.append(f"memory: process {bytes_text(report['host_rss_bytes'])}, device {bytes_text(report['device_bytes'])}")
+    return lines
 
 
 def _verdicts(runs: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for run in runs:
         label = " ".join(cells.switch(run, name) for name in cells.switch_columns(runs))
-        lines += _wrapped(f"{label}: {run['verdict']['line'] if run['verdict'] else 'its terms were not measured'}")
+        lines.append(f"{label}: {run['verdict']['line'] if run['verdict'] else 'its terms were not measured'}")
     return lines
 
 
-def _remedies(remedies: Sequence[dict[str, Any]]) -> str:
+def _kernels(kernels: dict[str, Any], width: int) -> list[str]:
+    """A row a kind of kernel, in the program's order."""
+    header, rows = cells.kernel_grid(kernels)
+    title = f"The kernels of {cells.kernel_setting(kernels)}*: medians over the dispatches of their kind"
+    return [*wrapped([title], width), *fitted(header, rows, 2, width)]
+
+
+def _remedies(remedies: Sequence[dict[str, Any]], width: int) -> list[str]:
     """The rows that were run, and the article's figures beside them."""
-    header = ("remedies in turn", "mode", "barriers", "fusion", "tok/s", "x above", "article's tok/s")
+    header = ["remedies in turn", "mode", "barriers", "fusion", "tok/s", "x above", "article's tok/s"]
     rows = [
-        (
+        [
             row["name"],
             row["settings"]["mode"],
             row["settings"]["barriers"],
@@ -116,12 +126,12 @@ def _remedies(remedies: Sequence[dict[str, Any]]) -> str:
             rate_text(row["measured_tok_s"]),
             "-" if row["gain"] is None else f"{row['gain']:.3f}",
             rate_text(row["article_tok_s"]),
-        )
+        ]
         for row in remedies
         if row["measured_tok_s"] is not None
     ]
     title = "The article's remedies as measured here (its own figures: Qwen3.5-9B, RX 9070 XT, modelled)"
-    return f"{title}\n{table(header, rows, numeric=range(4, 7))}"
+    return [*wrapped([title], width), *fitted(header, rows, 4, width)]
 
 
 def _notes(report: dict[str, Any]) -> list[str]:
@@ -131,7 +141,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
     if len(report["runs"]) > 1:
         lines.append(f"x first: against {first['mode']}, the first row, repeat by repeat (medians over repeats)")
     lines.append(
-        "ms p50, p95 and all below: over tokens; submit includes patching the parameters; us/op, us/dispatch: build and"
+        "ms p50, p95 and all below: over tokens; submit includes patching the parameters; us/op, us/disp: build and"
         f" record over what they built; recorded: command buffers in a run of {report['decode_tokens']} tokens"
     )
     if stamped:
@@ -140,6 +150,13 @@ def _notes(report: dict[str, Any]) -> list[str]:
             " of tokens next to each other, not of these medians. within: bubbles stamped in turn with the bounds, not"
             " those above, lie between them, errors allowed for"
         )
+    if report["kernels"] is not None:
+        lines.append(
+            "of probe: what is read from a cache and not from memory can exceed it; us a token: all of a kind, which"
+            " may run beside others"
+        )
+    elif stamped:
+        lines.append("no table of kernels: kernels cannot read a clock on this device")
     if report["probe_gb_s"] is not None and first["floor_tok_s"] is not None:
         lines.append(
             f"floor: {bytes_text(first['token_bytes'])} a token at {report['probe_gb_s']:,.1f} GB/s, as measured"
@@ -161,7 +178,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
         at_most = cells.percent(report["interval_coverage_at_most"])
         lines.append(f"{report['repeats']} repeats: the interval covers {at_most} at most; --repeat 6 reaches 95%")
     lines.append("docs/bench.md says how each figure is measured")
-    return [part for line in lines for part in _wrapped(line)]
+    return lines
 
 
 def _load_note(report: dict[str, Any]) -> list[str]:
@@ -184,19 +201,19 @@ def hint_text(hint: dict[str, Any]) -> str:
     )
 
 
-def _table(title: str, runs: Sequence[dict[str, Any]], columns: Sequence[Column]) -> str:
+def _table(title: str, runs: Sequence[dict[str, Any]], columns: Sequence[Column], width: int) -> list[str]:
     header, rows, switches = cells.grid(runs, columns)
-    return f"{title}\n{table(header, rows, numeric=range(switches, len(header)))}"
+    return [*wrapped([title], width), *fitted(header, rows, switches, width)]
 
 
-def _against(against: dict[str, Any]) -> list[str]:
+def _against(against: dict[str, Any], width: int) -> list[str]:
     what = ", ".join(str(part) for part in (against["date"], against["version"]) if part)
     lines = [f"Against {against['file']}{f' ({what})' if what else ''}"]
     lines += [f"differs: {each['what']} {each['then']} then, {each['now']} now" for each in against["differs"]]
     lines += [
         f"only {when}: {'; '.join(against[f'only_{when}'])}" for when in ("then", "now") if against[f"only_{when}"]
     ]
-    lines = [part for line in lines for part in _wrapped(line)]
+    lines = wrapped(lines, width)
     if not against["runs"]:
         return [*lines, "no setting is in both"]
     runs, letters = _lettered(against["runs"])
@@ -207,7 +224,8 @@ def _against(against: dict[str, Any]) -> list[str]:
         ("95% interval", lambda run: cells.interval(run["ratio"])),
         ("prefill now/then", lambda run: f"{run['prefill_ratio']:.3f}"),
     )
-    return [*lines, *letters, *_table("", runs, columns).splitlines()[1:]]
+    header, rows, switches = cells.grid(runs, columns)
+    return [*lines, *wrapped(letters, width), *fitted(header, rows, switches, width)]
 
 
 def _lettered(runs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -225,7 +243,3 @@ def _lettered(runs: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], lis
 
 def _yes_no(value: bool | None) -> str:
     return "-" if value is None else "yes" if value else "no"
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

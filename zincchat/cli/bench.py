@@ -53,7 +53,7 @@ USUAL_CONTEXT = 2048  # what the engine takes when it is told nothing
 )
 @click.option("--against", type=click.Path(path_type=Path), metavar="FILE", help="Compare with an earlier --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tables.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print one Markdown table with a caption.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown tables with captions.")
 @options.model_options
 @click.pass_obj
 def bench(invocation: Invocation, /, **values: Any) -> None:
@@ -63,7 +63,7 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
     """
     from zincchat.bench import earlier, host, instruments, measure, report
     from zincchat.bench.markdown import bench_markdown
-    from zincchat.bench.text import bench_text
+    from zincchat.bench.text import WIDTH, bench_text
 
     if values["as_json"] and values["as_markdown"]:
         raise click.UsageError("--json and --markdown exclude each other")
@@ -101,7 +101,8 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
     if values["as_json"]:
         output.print_json(result)
     else:
-        output.write_text((bench_markdown(result) if values["as_markdown"] else bench_text(result)) + "\n")
+        text = bench_markdown(result) if values["as_markdown"] else bench_text(result, output.columns(WIDTH))
+        output.write_text(text + "\n")
 
 
 def _context(wanted: int | None, workload: Workload) -> dict[str, int]:

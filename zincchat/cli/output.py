@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -63,6 +64,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequenc
         ).rstrip()
         for line in lines
     )
+
+
+def columns(most: int) -> int:
+    """How wide a table may be: what the terminal on stdout has, at most ``most``; ``most`` where there is none."""
+    return min(shutil.get_terminal_size((most, 24)).columns, most) if sys.stdout.isatty() else most
 
 
 def device_text(device: DeviceInfo) -> str:

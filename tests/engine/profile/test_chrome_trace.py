@@ -172,7 +172,7 @@ def test_every_dispatch_of_a_stamped_token_is_there_with_its_piece_and_bytes(
         found = kernels[token.timing.index]
         assert token.trace.stamped is not None
         ops = token.trace.stamped.program.ops
-        expected = [(op.name, op.piece, op.bytes_moved) for op in ops]
+        expected = [(op.name, op.piece, op.bytes_at(token.trace.position)) for op in ops]
         assert sorted((e["args"]["op"], e["args"]["piece"], e["args"]["bytes"]) for e in found) == sorted(expected)
         around = queue[token.timing.index]
         for event in found:
@@ -203,7 +203,7 @@ def test_a_barriers_gap_ends_with_whatever_starts_first_behind_it() -> None:
     trace = replace(stamped, stamped=stamped.stamped._replace(program=program, spans_ns=spans_ns))
     token: Any = Token(1, "", timing(1, "reuse", True, "needed", stamped=True), trace)
     (barrier,) = (event for event in chrome_trace([token], {})["traceEvents"] if event["name"] == "barrier")
-    assert barrier["args"] == {"token": 1, "after": "embed", "before": "qkv 0", "gap_us": 2.0}
+    assert barrier["args"] == {"token": 1, "after": "embed", "before": "blk.0.attn_qkv", "gap_us": 2.0}
 
 
 def test_counters_are_those_of_the_records(tokens: list[Token], trace: dict[str, Any]) -> None:

@@ -6,13 +6,15 @@ import io
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 import engine as engine_package
-from engine import EngineError
+from engine import EngineError, TokenTiming, TokenTrace
+from tests.made_traces import made_trace
 from tests.zincchat.cli.conftest import Outcome
 from tests.zincchat.cli.fake_engine import FakeEngine
 from zincchat.cli.output import bytes_text
@@ -194,7 +196,7 @@ def test_the_tables_name_device_settings_and_units(zincchat: Zincchat) -> None:
     assert outcome.code == 0
     assert "Fake-1M (Q4_1, 98 MB) on Fake llvmpipe (software" in outcome.out
     assert "fusion off" in outcome.out
-    assert max(map(len, outcome.out.splitlines())) <= 120
+    assert max(map(len, outcome.out.splitlines())) <= 100
     rows = [line.split() for line in outcome.out.splitlines() if line.startswith("rerecord")]
     assert [row[1].rstrip(":") for row in rows] == ["every", "needed"] * 5
     del rows[6:8]  # the verdicts
@@ -248,16 +250,57 @@ def test_output_survives_a_plain_ascii_pipe(zincchat: Zincchat, monkeypatch: pyt
     assert "Decode speed" in plain.read()
 
 
-def test_the_widest_tables_fit(zincchat: Zincchat) -> None:
+@pytest.mark.parametrize(("columns", "most"), [(None, 100), (80, 80), (300, 100)])
+def test_the_widest_tables_fit(
+    zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch, columns: int | None, most: int
+) -> None:
+    if columns:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
     passes = "+".join(engine_package.FUSION_PASSES)
     outcome = zincchat(*SHORT, "--barriers", "every,needed", "--fusion", f"on,off,{passes}")
-    assert max(map(len, outcome.out.splitlines())) <= 120
-    assert f"fusion A: {passes}" in outcome.out
+    lines = outcome.out.splitlines()
+    assert max(len(line) for line in lines if passes not in line) <= most
+    assert f"fusion A: {passes}" in outcome.out.replace("\n  ", " ")
+    # A table in parts says in each what its rows are.
+    assert all(line.startswith("mode  ") for line in lines if "95% interval" in line or "of floor" in line)
+
+
+def test_the_kernels_of_the_first_fused_mode(zincchat: Zincchat) -> None:
+    arguments = (*SHORT, "--modes", "persistent,reuse,pipelined", "--fusion", "off,on")
+    kernels = zincchat(*arguments, "--json").json["kernels"]
+    assert (kernels["mode"], kernels["fusion_setting"], kernels["barriers"]) == ("reuse", "on", "needed")
+    assert kernels["stamped_tokens"] == 2 * 4
+    # A third of 7 ms each; the probe reads 9.7 GB/s.
+    embed, qkv, head = kernels["kinds"]
+    assert (qkv["name"], qkv["weight_type"], qkv["count"], qkv["bytes_moved"]) == ("attn_qkv", "Q4_1", 1, 4096)
+    assert qkv["time_us"] == pytest.approx(7000 / 3)
+    assert qkv["gb_s"] == pytest.approx(4096 / (7000 / 3) / 1e3)
+    assert qkv["probe_fraction"] == pytest.approx(qkv["gb_s"] / 9.7)
+    assert (embed["piece"], head["piece"]) == ("small", "head")
+    text = zincchat(*arguments).out
+    assert "The kernels of reuse, fusion on, barriers needed, 8 stamped tokens*" in text
+    assert ["attn_qkv", "Q4_1", "1", "2,333.3", "2,333", "4.1", "0.0", "0.0%"] in [x.split() for x in text.splitlines()]
+    assert "| attn_qkv | Q4_1 | 1 | 2,333.3 | 2,333 | 4.1 | 0.0 | 0.0% |" in zincchat(*arguments, "--markdown").out
+    alone = zincchat(*SHORT, "--modes", "reuse", "--no-fusion", "--json").json["kernels"]
+    assert alone["fusion_setting"] == "off"
+
+
+def test_without_a_clock_in_kernels_there_is_no_table_of_them(
+    zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def between_bounds(record: TokenTiming) -> TokenTrace:
+        return made_trace(replace(record, kernels_us=None, bubbles_us=None))
+
+    monkeypatch.setattr("tests.zincchat.cli.fake_engine.made_trace", between_bounds)
+    assert zincchat(*TWO_MODES, "--json").json["kernels"] is None
+    assert "no table of kernels: kernels cannot read a clock on this device" in zincchat(*TWO_MODES).out
+    assert "No table of kernels" in zincchat(*TWO_MODES, "--markdown").out
 
 
 def test_markdown_is_a_table_with_a_caption(zincchat: Zincchat) -> None:
     lines = zincchat(*TWO_MODES, "--markdown").out.splitlines()
-    table = [line for line in lines if line.startswith("|")]
+    table = lines[: lines.index("")]
     assert len(table) == 2 + 2
     assert len({line.replace("\\|", "").count("|") for line in table}) == 1
     caption = " ".join(lines[len(table) :])

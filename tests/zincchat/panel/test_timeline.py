@@ -35,7 +35,7 @@ def token(start_ms: float, deviation_ns: int | None = 200) -> TokenTrace:
         at = laps[-1].end_ns
     device_ns = (start_ms * MS + 3.5 * MS, start_ms * MS + 8.5 * MS)
     return TokenTrace(
-        0, Settings("rerecord", (), "every"), laps, HostAxis(0.0, BASE, 1.0, deviation_ns), device_ns, None
+        0, 9, Settings("rerecord", (), "every"), laps, HostAxis(0.0, BASE, 1.0, deviation_ns), device_ns, None
     )
 
 
