@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.matrix_tiles import X_PARTS, matrix_tiles
-from engine.program.tuning import division, lanes, norm_late, stage_blocks
+from engine.program.tuning import UNTUNED, Division, division, lanes, norm_late, stage_blocks
 from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.pipelines import Defines, KernelSet
 from engine.weights.formats import FLOATS, Layout
@@ -106,11 +106,16 @@ def choose(
     if "NORM" in defines and norm_late(name) and kernels.resident is None:
         defines["NORM_LATE"] = 1
     device = kernels.device
-    width = device.subgroup_size
-    at_once, teams, groups = division(name, type, rows, cols, width, device.most_invocations, kernels.resident)
-    stage = stage_blocks(type, cols, width, device.shared_bytes)
-    defines |= {"COLS": cols, "LANES": lanes(cols, width), "TEAMS": teams, "ROWS": at_once, "STAGE_BLOCKS": stage}
-    return name, defines, (groups, 1, 1)
+    width, tuned = device.subgroup_size, kernels.tuning or UNTUNED
+    divided = division(name, type, rows, cols, width, device.most_invocations, kernels.resident, tuned)
+    defines |= row_defines(type, cols, lanes(type, cols, width, tuned), divided, device.shared_bytes)
+    return name, defines, (divided.workgroups, 1, 1)
+
+
+def row_defines(type: GGMLQuantizationType, cols: int, team: int, divided: Division, shared_bytes: int) -> Defines:
+    """What row_products.glsl must know: ``team`` are the lanes that share a row."""
+    stage = stage_blocks(type, cols, team, shared_bytes)
+    return {"COLS": cols, "LANES": team, "TEAMS": divided.teams, "ROWS": divided.rows, "STAGE_BLOCKS": stage}
 
 
 def operation_of(use: Use) -> str:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 
 from engine.program.op import Op
+from engine.program.tuning import RowTuning
 from engine.vulkan import joined_source
 from engine.vulkan.device import Device
 from engine.vulkan.pipelines import Defines, Kernel, Kernels, Resident
@@ -23,6 +24,7 @@ class ResidentKernels:
         self.device: Device = kernels.device
         self.base: Defines = {**kernels.base, "RESIDENT": 1}
         self.resident: Resident | None = resident
+        self.tuning: RowTuning | None = kernels.tuning  # of it the lanes
         self.group = resident.group
         self._kernels: dict[tuple[object, ...], Kernel] = {}
 

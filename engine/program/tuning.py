@@ -1,11 +1,14 @@
 """How a GPU's matrix-vector kernels divide their rows and columns; docs/performance.md says how it was measured.
 
 ``lanes`` is part of a row's arithmetic (its order of summation) and so the same for every kernel; how many rows a
-workgroup takes at once, and how many workgroups there are, changes no bit.
+workgroup takes at once, and how many workgroups there are, changes no bit. The numbers here are those of an H200, and
+what other devices begin with; a ``RowTuning``, as engine.profile.tune measures it, overrides them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gguf.constants import GGMLQuantizationType as _T
@@ -21,15 +24,50 @@ MOST_PARTS = 4096  # teams of the LM head
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2, _T.Q6_K: 4}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
 _ROWS_OF_CHUNKS = 4
-_OTHER_SHARED_BYTES = 4608  # sums of rows, and the LM head's history
+MOST_SUMS_BYTES = 4096  # of shared memory
+_OTHER_SHARED_BYTES = MOST_SUMS_BYTES + 512  # and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
 _ATTEND_LANES = 512
 _FEW_LOADS = {1: 1.3, 2: 1.12, 4: 1.04}  # what rows of all tensors at once cost: fewer loads are in flight
 _MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
-def lanes(cols: int, subgroup_size: int) -> int:
+class Matrix(NamedTuple):
+    """A matrix as a row kernel ("matvec_groups" and the others) meets it; ``rows`` of gate and up are those of each."""
+
+    kernel: str
+    type: _T
+    rows: int
+    cols: int
+
+
+class Division(NamedTuple):
+    """A team takes ``rows`` (of each tensor) at once, a workgroup has ``teams``, and there are ``workgroups``."""
+
+    rows: int
+    teams: int
+    workgroups: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowTuning:
+    """What was measured to be best on a device: lanes by (type, cols), divisions by matrix. The rest is as usual.
+
+    A division belongs to its matrix's lanes. It is not asked where workgroups are resident.
+    """
+
+    lanes: Mapping[tuple[_T, int], int] = field(default_factory=dict)
+    divisions: Mapping[Matrix, Division] = field(default_factory=dict)
+
+
+UNTUNED = RowTuning()
+
+
+def lanes(kind: _T, cols: int, subgroup_size: int, tuned: RowTuning = UNTUNED) -> int:
     """Invocations that share a row of ``cols`` columns: one a block of 32 columns, up to a limit."""
+    known = tuned.lanes.get((kind, cols))
+    if known is not None:
+        return known
     blocks = -(-cols // 32)
     return min(-(-blocks // subgroup_size), _MOST_LANES // subgroup_size) * subgroup_size
 
@@ -52,49 +90,79 @@ def division(
     subgroup_size: int,
     most_invocations: int,
     resident: Resident | None = None,
-) -> tuple[int, int, int]:
-    """(rows at once, teams a workgroup, workgroups) of ``kernel`` for a matrix of ``rows`` x ``cols``.
+    tuned: RowTuning = UNTUNED,
+) -> Division:
+    """How ``kernel`` divides a matrix of ``rows`` x ``cols``.
 
     ``most_invocations``: what a workgroup of this device may have. Workgroups that are ``resident`` are shared out so
     that the busiest team has few rows.
     """
-    team = lanes(cols, subgroup_size)
+    known = tuned.divisions.get(Matrix(kernel, kind, rows, cols))
+    if known is not None and resident is None:
+        return known
+    team = lanes(kind, cols, subgroup_size, tuned)
     several_chunks = cols > 32 * team  # then a row's next blocks are loaded as the last ones are used up
     wanted = _ROWS_OF_CHUNKS if several_chunks else _DEFAULT_ROWS
-    most = min(_ROWS_AT_ONCE.get(kind, wanted), subgroup_size) // (2 if kernel == "gate_up_groups" else 1)
-    least = 2 if kernel == "qkv_groups" else 1  # a pair of dimensions turns together
+    most = min(_ROWS_AT_ONCE.get(kind, wanted), subgroup_size) // tensors(kernel)
+    least = least_rows(kernel)
     if resident is not None:
-        sides = 2 if kernel == "gate_up_groups" else 1
-        return _resident_division(max(most, least), least, rows, sides, max(1, resident.group // team), resident)
+        teams = max(1, resident.group // team)
+        return _resident_division(max(most, least), least, rows, tensors(kernel), teams, resident)
     teams = max(1, min(_INVOCATIONS_A_GROUP, _MOST_TEAMS * team, most_invocations) // team)
-    most_groups = max(1, min(_INVOCATIONS_WANTED // team, MOST_PARTS) // teams)
+    most_teams = _most_teams(team, 1.0) // teams * teams
     at_once = max(most, least)
-    while at_once > least and rows < at_once * most_groups * teams * 7 // 8:
+    while at_once > least and rows < at_once * most_teams * 7 // 8:
         at_once //= 2
+    return share_out(rows, at_once, team, teams)
+
+
+def share_out(rows: int, at_once: int, team: int, teams: int, times: float = 1.0) -> Division:
+    """The division with as many workgroups as an H200 holds at once, or ``times`` that, all with alike much to do."""
+    most_groups = max(1, _most_teams(team, times) // teams)
     tiles = -(-rows // at_once)
     turns = -(-tiles // (most_groups * teams))
-    return at_once, teams, -(-tiles // (turns * teams))
+    return Division(at_once, teams, -(-tiles // (turns * teams)))
 
 
-def _resident_division(
-    most: int, least: int, rows: int, sides: int, teams: int, resident: Resident
-) -> tuple[int, int, int]:
+def tensors(kernel: str) -> int:
+    """Tensors whose rows ``kernel`` takes at once."""
+    return 2 if kernel == "gate_up_groups" else 1
+
+
+def least_rows(kernel: str) -> int:
+    """The fewest rows that ``kernel`` takes at once: a pair of dimensions turns together."""
+    return 2 if kernel == "qkv_groups" else 1
+
+
+def sums_bytes(kernel: str, at_once: int, invocations: int, subgroup_size: int) -> int:
+    """Shared memory that a workgroup's sums take (row_parts of row_products.glsl)."""
+    slots = min(subgroup_size // at_once, 4)
+    return 4 * (invocations // subgroup_size) * slots * at_once * tensors(kernel)
+
+
+def _most_teams(team: int, times: float) -> int:
+    return min(int(_INVOCATIONS_WANTED * times) // team, MOST_PARTS)
+
+
+def _resident_division(most: int, least: int, rows: int, sides: int, teams: int, resident: Resident) -> Division:
     def cost(at_once: int) -> float:
         turns = -(-rows // (at_once * teams * resident.workgroups))
         return turns * at_once * (_FEW_LOADS.get(sides * at_once, 1.0) if turns > 1 else 1.0)
 
     choices = [most >> halvings for halvings in range(most.bit_length()) if most >> halvings >= least]
     at_once = min(choices, key=cost)
-    return at_once, teams, min(resident.workgroups, -(-rows // (at_once * teams)))
+    return Division(at_once, teams, min(resident.workgroups, -(-rows // (at_once * teams))))
 
 
-def stage_blocks(kind: _T, cols: int, subgroup_size: int, shared_bytes: int) -> int:
-    """Blocks of 32 columns of x in a workgroup's ``shared_bytes`` of shared memory at once: all, or whole chunks."""
+def stage_blocks(kind: _T, cols: int, team: int, shared_bytes: int) -> int:
+    """Blocks of 32 columns of x in a workgroup's ``shared_bytes`` of shared memory at once.
+
+    All, or whole chunks of a ``team``'s lanes.
+    """
     block_bytes = 144 if kind in FLOATS else 112  # PITCH of block_x.glsl
     blocks = -(-cols // 32)
     others = _OTHER_SHARED_BYTES + (_CODEBOOK_SHARED_BYTES if kind in CODEBOOKS else 0)
     most = (shared_bytes - others - 4 * blocks) // block_bytes
-    team = lanes(cols, subgroup_size)
     return blocks if blocks <= most else max(1, most // team) * team
 
 

@@ -8,13 +8,16 @@ import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from engine import disk_cache
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.device import Device
 from engine.vulkan.shaders import compile_generated, compile_glsl, expand
+
+if TYPE_CHECKING:
+    from engine.program.tuning import RowTuning
 
 _ACCESS = "readonly|writeonly|READWRITE|COHERENT"
 _BUFFER = re.compile(rf"^\s*BUFFER\((\d+),\s*({_ACCESS}),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
@@ -60,11 +63,15 @@ class Resident(NamedTuple):
 
 
 class KernelSet(Protocol):
-    """Where the lowering finds kernels. ``resident`` is None where each op is a dispatch of its own."""
+    """Where the lowering finds kernels. ``resident`` is None where each op is a dispatch of its own.
+
+    ``tuning``: how rows are divided where it is not as usual.
+    """
 
     device: Device
     base: Defines
     resident: Resident | None
+    tuning: RowTuning | None
 
     def get(self, name: str, defines: Defines | None = None) -> Kernel:
         """The kernel of shaders/NAME.comp with ``defines``."""
@@ -74,13 +81,16 @@ class Kernels:
     """All pipelines of one device, made on first use and kept.
 
     ``base`` defines go into every kernel. ``get`` returns the same Kernel for the same name and defines;
-    ``get(..., stamped=True)`` its twin whose push constants begin with the address of its stamp slots.
+    ``get(..., stamped=True)`` its twin whose push constants begin with the address of its stamp slots. What is built is
+    kept on disk too, unless ``keep`` is False.
     """
 
     resident: Resident | None = None
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, keep: bool = True) -> None:
         self.device = device
+        self.tuning: RowTuning | None = None
+        self._keep = keep
         self.base: Defines = {"SUBGROUP_SIZE": device.subgroup_size}
         if device.row_kernels:
             self.base["CPU_DEVICE"] = 1
@@ -148,7 +158,8 @@ class Kernels:
 
     def close(self) -> None:
         """Destroy all pipelines; the device must be idle."""
-        self.save_cache()
+        if self._keep:
+            self.save_cache()
         handle = self.device.handle
         for kernel in self._kernels.values():
             lib.vkDestroyPipeline(handle, kernel.pipeline, NULL)

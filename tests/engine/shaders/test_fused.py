@@ -10,7 +10,7 @@ import pytest
 
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
-from engine.program import matrix, matrix_kernels, sample
+from engine.program import matrix, sample
 from engine.program.lower import norm_defines
 from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node
@@ -169,22 +169,3 @@ def test_head_and_first_step_of_sampling(
     np.testing.assert_array_equal(logits_fused, logits_separate)
     np.testing.assert_array_equal(keys_fused, keys_separate)
     assert id_fused == id_separate
-
-
-@pytest.mark.parametrize("type", [T.Q4_0, T.Q4_K, T.Q8_0, T.Q2_K, T.IQ4_XS], ids=lambda type: type.name)
-def test_rows_a_group_change_no_bit(
-    gpu: Gpu, random: np.random.Generator, type: T, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, cols = 37, 512
-    x = gpu.array(activations(random, cols))
-    raw = weight_of(gpu, random, type, rows, cols)
-    results = []
-    for chosen in ((1, 1, 37), (4, 1, 10), (8, 2, 3), (2, 4, 2), (8, 4, 1)):
-        monkeypatch.setattr(matrix_kernels, "division", lambda *_, chosen=chosen: chosen)
-        weight = Weight("w", type, rows, cols, raw.quants, raw.scales, raw.bytes)
-        y = gpu.poisoned(rows * 4 + 64)
-        gpu.run(matrix.matvec(gpu.kernels, weight, x, y))
-        results.append(gpu.read(y))
-    for result in results[1:]:
-        np.testing.assert_array_equal(result, results[0])
-    assert (results[0][rows:].view(np.uint8) == POISON).all()
