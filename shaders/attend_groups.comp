@@ -46,10 +46,16 @@ PUSH_END
 #define AT_ONCE (LANES / LANES_A_TOKEN)                             // tokens in one step
 #define STEPS (SPLIT / AT_ONCE)
 #define LOWEST -3.0e38
+#define ITEMS (HEADS * HEAD_DIM / 4)  // of the result, four dimensions each
+#if ITEMS <= LANES  // a compiler that does not see it makes two turns of the loop
+#define EACH_ITEM(t) if (t < ITEMS) for (uint item = t, once = 0u; once == 0u; ++once)
+#else
+#define EACH_ITEM(t) for (uint item = t; item < ITEMS; item += LANES)
+#endif
 
 shared float tops[SUBGROUPS * HEADS];
 shared float totals[SUBGROUPS * HEADS];
-shared float parts[SUBGROUPS * HEADS * HEAD_DIM];
+shared vec4 parts[SUBGROUPS * HEADS * HEAD_DIM / 4];
 
 bool is_unseen(uint token, uint seen, uint position) { return token < seen || token > position; }
 
@@ -72,7 +78,6 @@ void write_merged(uint i, vec4 value, float total) {
     merged.data[i] = joined;
 }
 
-#define ITEMS (HEADS * HEAD_DIM / 4)  // of four dimensions each
 #define IN_FLIGHT 8u
 shared uint arrived;
 shared float factors[HEADS * LANES];
@@ -256,37 +261,34 @@ void kernel() {
             [[unroll]] for (uint i = 0u; i < HEADS * 8u; ++i) acc[i] += subgroupShuffleXor(acc[i], m);
         }
         if (t % SUBGROUP_SIZE < LANES_A_TOKEN && unit < HEAD_UNITS) {
-            [[unroll]] for (uint i = 0u; i < HEADS * 8u; ++i) {
-                parts[(t / SUBGROUP_SIZE * HEADS + i / 8u) * HEAD_DIM + unit * 8u + i % 8u] = acc[i];
+            [[unroll]] for (uint i = 0u; i < HEADS * 8u; i += 4u) {
+                const uint place = (t / SUBGROUP_SIZE * HEADS + i / 8u) * (HEAD_DIM / 4u) + unit * 2u + i % 8u / 4u;
+                parts[place] = vec4(acc[i], acc[i + 1u], acc[i + 2u], acc[i + 3u]);
             }
         }
     }
     barrier();
     const uint splits = position / SPLIT - first_split + 1u;
-    for (uint item = t; item < HEADS * HEAD_DIM / 4u; item += LANES) {
-        vec4 value;
-        [[unroll]] for (uint i = 0u; i < 4u; ++i) {
-            value[i] = parts[item * 4u + i];
-            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) value[i] += parts[g * HEADS * HEAD_DIM + item * 4u + i];
+    EACH_ITEM(t) {
+        const uint h = item * 4u / HEAD_DIM;
+        vec4 value = parts[item];
+        float total = totals[h];
+        [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
+            value += parts[g * ITEMS + item];
+            total += totals[g * HEADS + h];
         }
 #ifdef MERGE
         if (splits == 1u) {  // what joining a single range gives, to the bit
-            const uint h = item * 4u / HEAD_DIM;
-            float total = totals[h];
-            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[g * HEADS + h];
             write_merged(first_head * (HEAD_DIM / 4u) + item, value, total);
             continue;
         }
 #endif
         result.data[(gl_WorkGroupID.x * heads + first_head) * (HEAD_DIM / 4u) + item] = value;
-    }
-    if (t < HEADS) {
-        float total = totals[t], top = tops[t];
-        [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
-            total += totals[g * HEADS + t];
-            top = max(top, tops[g * HEADS + t]);
+        if (item % (HEAD_DIM / 4u) == 0u) {
+            float top = tops[h];
+            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) top = max(top, tops[g * HEADS + h]);
+            sums.data[gl_WorkGroupID.x * heads + first_head + h] = vec2(top, total);
         }
-        sums.data[gl_WorkGroupID.x * heads + first_head + t] = vec2(top, total);
     }
 #ifdef MERGE
     if (splits == 1u) return;
