@@ -58,8 +58,6 @@ bool walk_waited;  // for the op at hand
 uvec2 walk_begin;
 
 #define WALK_WORD(i) walk_record[walk_half + RECORD_PUSH + i]
-#define EACH_WALK_GROUP for (uint item = gl_WorkGroupID.x; walk_enter(item); item += walk_residents)
-#define NEXT_WALK_GROUP walk_next(item);
 
 void walk_join() {
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
@@ -109,17 +107,6 @@ void walk_arrive() {
     ++walk_stage;
 }
 
-bool walk_enter(uint item) {
-    const uint width = walk_groups.x;
-    walk_group = uvec3(item % width, item / width, 0u);
-    return item < width * walk_groups.y;
-}
-
-// Shared memory may be written again by the next item, where there is one.
-void walk_next(uint item) {
-    if (item + walk_residents < walk_groups.x * walk_groups.y) barrier();
-}
-
 // KERNELS
 
 uint walk_tape_word(uint record) {
@@ -140,16 +127,21 @@ void main() {
         const uvec2 token_begin = walk_clock();
         for (uint record = 0u; record < walk_records; ++record) {
             const uint next_word = walk_tape_word(record + 1u < walk_records ? record + 1u : 0u);
-            const uint flags = walk_record[walk_half + RECORD_FLAGS];
+            const uint kernel = walk_record[walk_half + RECORD_KERNEL], flags = walk_record[walk_half + RECORD_FLAGS];
             walk_groups = uvec3(walk_record[walk_half + RECORD_GROUPS_X], walk_record[walk_half + RECORD_GROUPS_Y], 1u);
+            const uint items = walk_groups.x * walk_groups.y;
             walk_waited = (flags & RECORD_WAITS) == 0u;
 #ifdef WALK_STAMPS
             walk_begin = walk_clock();
 #endif
-            if (gl_WorkGroupID.x < walk_groups.x * walk_groups.y) {
-                switch (walk_record[walk_half + RECORD_KERNEL]) {
+            if (!walk_awaits(kernel)) walk_wait();
+            for (uint item = gl_WorkGroupID.x; item < items; item += walk_residents) {
+                walk_group = uvec3(item, 0u, 0u);
+                if (walk_groups.y != 1u) walk_group.xy = uvec2(item % walk_groups.x, item / walk_groups.x);
+                switch (kernel) {
 // CASES
                 }
+                if (item + walk_residents < items) barrier();  // shared memory may be written again
             }
             walk_wait();
             if (record == 0u && walk_state.data[STATE_DONE] != 0u) return;  // the same for all workgroups

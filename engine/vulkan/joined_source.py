@@ -1,7 +1,7 @@
 """Several kernels as functions of one: the source of the resident kernel (shaders/resident.comp).
 
 Each kernel's macros are resolved, then what it declares at global scope gets a name of its own; its push constants
-become variables that are loaded from the tape, its shared memory a block that lies over the other kernels'.
+come from the tape, its shared memory becomes a block that lies over the other kernels'.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ class _Declared:
 def join(template: str, parts: Sequence[Part], group: int) -> str:
     """The source of a kernel of ``group`` invocations a workgroup that runs any of ``parts``, by number.
 
-    ``template`` has lines ``// EXTENSIONS``, ``// KERNELS`` and ``// CASES`` to be replaced. Raise EngineError where a
-    part cannot be run by such workgroups.
+    ``template`` has lines ``// EXTENSIONS``, ``// KERNELS`` and ``// CASES`` to be replaced; the kernels end with a
+    function ``walk_awaits`` that says which of them wait by themselves. Raise EngineError where a part cannot be run by
+    such workgroups.
     """
     extensions: dict[str, None] = {}
-    bodies, cases = [], []
+    bodies, cases, awaiting = [], [], []
     for number, part in enumerate(parts):
         for name, rest in _DIRECTIVE.findall(part.source):
             if name == "extension":
@@ -71,7 +72,10 @@ def join(template: str, parts: Sequence[Part], group: int) -> str:
         if declared.lanes > group or (declared.lanes < group and re.search(r"\bbarrier\b", text)):
             raise EngineError(f"kernel {part.label} has {declared.lanes} invocations a workgroup, not {group}")
         bodies.append(_renamed(declared, f"k{number}_", group))
+        if re.search(rf"\b{_AWAITS}\b", text):
+            awaiting.append(f"kernel == {number}u")
         cases.append(f"        case {number}u: k{number}_run(); break;")
+    bodies.append(f"bool walk_awaits(uint kernel) {{ return {' || '.join(awaiting) or 'false'}; }}")
     for marker, lines in (("EXTENSIONS", extensions), ("KERNELS", bodies), ("CASES", cases)):
         template = template.replace(f"// {marker}\n", "\n".join(lines) + "\n", 1)
     return template
@@ -172,37 +176,39 @@ def _renamed(declared: _Declared, prefix: str, group: int) -> str:
     for statement in declared.text:
         is_type = any(re.search(rf"\b(struct|buffer)\s+{name}\b", statement) for name in declared.types)
         lines.append(_substituted(statement, types_only if is_type else names | built_ins))
-    body = "\n".join(lines)
     head = [line for line in lines if re.match(r"(layout\(buffer_reference|struct)\b", line)]
     types = "\n".join(head)
     rest = "\n".join(line for line in lines if line not in head)
-    variables = "\n".join(f"{types_only.get(kind, kind)} {names[name]};" for kind, name in declared.push)
+    variables, loads, addresses = _push(declared, names, types_only)
     block = ""
     if declared.shared:
         members = "\n".join("    " + _substituted(item, names | built_ins) for item in declared.shared)
         block = f"layout(std430) shared {prefix}Shared {{\n    uvec4 {prefix}walk[WALK_SHARED];\n{members}\n}};"
-    waits = "" if _AWAITS in body else f"{_AWAITS}(); "
     idle = "" if declared.lanes == group else f"if (gl_LocalInvocationIndex < {declared.lanes}u) "
-    run = (
-        f"void {prefix}run() {{\n{_loads(declared, names, types_only)}\n"
-        f"    EACH_WALK_GROUP {{ {waits}{idle}{names['kernel']}(); NEXT_WALK_GROUP }}\n}}"
-    )
+    run = f"void {prefix}run() {{\n{loads}\n    {idle}{names['kernel']}();\n}}"
+    for name, value in addresses.items():
+        rest = re.sub(rf"\b{name}(?=\s*\.\s*data\b)", value, rest)
     return "\n".join(item for item in (types, variables, block, rest, run) if item)
 
 
-def _loads(declared: _Declared, names: dict[str, str], types: dict[str, str]) -> str:
-    lines, word = [], 0
+def _push(declared: _Declared, names: dict[str, str], types: dict[str, str]) -> tuple[str, str, dict[str, str]]:
+    """The push constants: variables of scalars, what loads them, and of addresses the expression that stands for each.
+
+    An address is read wherever a buffer is used: it takes no registers in between.
+    """
+    variables, loads, addresses, word = [], [], {}, 0
     for kind, name in declared.push:
         if kind in declared.references:
-            value = f"{types[kind]}(uvec2(WALK_WORD({word}u), WALK_WORD({word + 1}u)))"
+            addresses[names[name]] = f"{types[kind]}(uvec2(WALK_WORD({word}u), WALK_WORD({word + 1}u)))"
             word += 2
         else:
             value = {"uint": "WALK_WORD({0}u)", "int": "int(WALK_WORD({0}u))"}.get(
                 kind, "uintBitsToFloat(WALK_WORD({0}u))"
             ).format(word)
+            variables.append(f"{kind} {names[name]};")
+            loads.append(f"    {names[name]} = {value};")
             word += 1
-        lines.append(f"    {names[name]} = {value};")
-    return "\n".join(lines)
+    return "\n".join(variables), "\n".join(loads), addresses
 
 
 def _substituted(text: str, names: dict[str, Any]) -> str:

@@ -19,13 +19,12 @@ TEMPLATE = """#version 460
 layout(local_size_x = 8) in;
 #define WALK_SHARED 1
 #define WALK_WORD(i) words[i]
-#define EACH_WALK_GROUP for (uint item = 0u; item < 1u; ++item)
-#define NEXT_WALK_GROUP
 layout(std430) shared Walk { uint words[4]; };
 uvec3 walk_group, walk_groups;
 void walk_wait() {}
 // KERNELS
 void main() {
+    if (!walk_awaits(words[0])) walk_wait();
     switch (words[0]) {
 // CASES
     }
@@ -95,11 +94,19 @@ def test_what_is_global_gets_a_name_of_its_own_and_members_keep_theirs() -> None
 def test_push_constants_come_from_the_records_words_in_the_order_that_pack_gives_them() -> None:
     source = join(TEMPLATE, [Part("one", ONE)], 8)
     for line in (
-        "k0_x = k0_X(uvec2(WALK_WORD(0u), WALK_WORD(1u)));",
+        "k0_X(uvec2(WALK_WORD(0u), WALK_WORD(1u))).data[walk_group.x + ",
         "k0_size = WALK_WORD(2u);",
         "k0_scale = uintBitsToFloat(WALK_WORD(3u));",
     ):
         assert line in source
+
+
+def test_what_hides_a_buffers_name_is_not_taken_for_the_buffer() -> None:
+    hiding = TWO.replace("float sums(float size) { return size + first; }", "float sums(float x) { return x + first; }")
+    source = join(TEMPLATE, [Part("two", hiding)], 8)
+    assert "float k0_sums(float k0_x) { return k0_x + k0_first; }" in source
+    assert "k0_X(uvec2(WALK_WORD(0u), WALK_WORD(1u))).data[walk_groups.x] = k0_total[1];" in source
+    compile_glsl(source, "hiding")
 
 
 def test_a_kernel_with_fewer_invocations_leaves_the_others_idle_unless_it_has_a_barrier() -> None:
@@ -113,5 +120,6 @@ def test_a_kernel_with_fewer_invocations_leaves_the_others_idle_unless_it_has_a_
 
 def test_a_kernel_that_awaits_by_itself_is_not_held_up_before() -> None:
     awaiting = TWO.replace("total[1] = sums(scale);", "total[1] = sums(scale); walk_wait();")
-    assert "walk_wait(); if" in join(TEMPLATE, [Part("two", TWO)], 8)
-    assert "walk_wait(); if" not in join(TEMPLATE, [Part("two", awaiting)], 8)
+    parts = [Part("two", TWO), Part("awaiting", awaiting), Part("two again", TWO), Part("awaiting again", awaiting)]
+    assert "bool walk_awaits(uint kernel) { return kernel == 1u || kernel == 3u; }" in join(TEMPLATE, parts, 8)
+    assert "bool walk_awaits(uint kernel) { return false; }" in join(TEMPLATE, parts[:1], 8)
