@@ -108,14 +108,24 @@ def choose(
     device = kernels.device
     width, tuned = device.subgroup_size, kernels.tuning or UNTUNED
     divided = division(name, type, rows, cols, width, device.most_invocations, kernels.resident, tuned)
-    defines |= row_defines(type, cols, lanes(type, cols, width, tuned), divided, device.shared_bytes)
+    defines |= row_defines(type, rows, cols, lanes(type, cols, width, tuned), divided, device.shared_bytes)
     return name, defines, (divided.workgroups, 1, 1)
 
 
-def row_defines(type: GGMLQuantizationType, cols: int, team: int, divided: Division, shared_bytes: int) -> Defines:
+def row_defines(
+    type: GGMLQuantizationType, rows: int, cols: int, team: int, divided: Division, shared_bytes: int
+) -> Defines:
     """What row_products.glsl must know: ``team`` are the lanes that share a row."""
     stage = stage_blocks(type, cols, team, shared_bytes)
-    return {"COLS": cols, "LANES": team, "TEAMS": divided.teams, "ROWS": divided.rows, "STAGE_BLOCKS": stage}
+    defines: Defines = {
+        "COLS": cols, "LANES": team, "TEAMS": divided.teams, "ROWS": divided.rows, "STAGE_BLOCKS": stage,
+    }  # fmt: skip
+    one_turn = rows <= divided.rows * divided.teams * divided.workgroups
+    if one_turn:
+        defines["ONE_TURN"] = 1
+    if not one_turn or cols > 32 * team:
+        defines["PIPELINED"] = 1
+    return defines
 
 
 def operation_of(use: Use) -> str:

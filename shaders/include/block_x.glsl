@@ -25,6 +25,11 @@ float half_block_sum(float value) {
     return value + subgroupShuffleXor(value, 2u);
 }
 float block_sum(float half_sum) { return half_sum + subgroupShuffleXor(half_sum, 4u); }
+int half_block_sum(int value) {
+    value += subgroupShuffleXor(value, 1u);
+    return value + subgroupShuffleXor(value, 2u);
+}
+int block_sum(int half_sum) { return half_sum + subgroupShuffleXor(half_sum, 4u); }
 
 #ifdef NORM
 // The RMS norm's factor, as norm.comp has it: a sum a block, then the blocks over the lanes of a subgroup.
@@ -66,10 +71,14 @@ void stage_quad(uint item, vec4 v) { staged[item / 8u * PITCH + item % 8u] = v; 
         x4 = staged[place + 4u]; x5 = staged[place + 5u]; x6 = staged[place + 6u]; x7 = staged[place + 7u]; \
     }
 #else
-// The planes of a quad of x: round(x * factor), with |x * factor| < 2^22, is x + 256 y + 65536 z.
-ivec3 quad_planes(vec4 v, float factor) {
-    // the addition of 1.5 * 2^23 leaves the rounded value in the lowest bits; that of 0x80 a byte makes all bytes unsigned
-    const uvec4 bits = floatBitsToUint(fma(v, vec4(factor), vec4(12582912.0))) - 0x4B400000u + 0x00808080u;
+// A quad of x as integers: round(x * factor), with |x * factor| < 2^22, from the lowest bits of 1.5 * 2^23 more.
+ivec4 quad_integers(vec4 v, float factor) {
+    return ivec4(floatBitsToUint(fma(v, vec4(factor), vec4(12582912.0))) - 0x4B400000u);
+}
+
+// Their planes: an integer is x + 256 y + 65536 z.
+ivec3 quad_planes(ivec4 integers) {
+    const uvec4 bits = uvec4(integers) + 0x00808080u;  // which makes all bytes unsigned
     const uint even01 = (bits.x & 0x00ff00ffu) | ((bits.y & 0x00ff00ffu) << 8);
     const uint even23 = (bits.z & 0x00ff00ffu) | ((bits.w & 0x00ff00ffu) << 8);
     const uint odd01 = ((bits.x >> 8) & 0xffu) | (bits.y & 0xff00u);
@@ -81,34 +90,54 @@ ivec3 quad_planes(vec4 v, float factor) {
 
 float quad_top(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
 
+// What a block, or with HALF_SCALES each half of it, has one of beside the planes: the sum of x, or with OFFSET, of which its
+// dots begin with -OFFSET times, the sum of the integers.
+#if OFFSET != 0
+#define TOTALS_OF(sum, integers) ((integers.x + integers.y) + (integers.z + integers.w))
+#define TOTAL_BITS(total) total
+#define Total int
+#else
+#define TOTALS_OF(sum, integers) sum
+#define TOTAL_BITS(total) floatBitsToInt(total)
+#define Total float
+#endif
+
 void stage_quad(uint item, vec4 v) {
-    const float half_total = half_block_sum((v.x + v.y) + (v.z + v.w));
-    const float total = block_sum(half_total);
+    const float sum = (v.x + v.y) + (v.z + v.w);
     float top = quad_top(v);
     [[unroll]] for (uint m = 1u; m < 8u; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
     const uint exponent = clamp(floatBitsToUint(top) >> 23, 22u, 253u);
-    const ivec3 planes = quad_planes(v, uintBitsToFloat((275u - exponent) << 23));
+    const ivec4 integers = quad_integers(v, uintBitsToFloat((275u - exponent) << 23));
+    const ivec3 planes = quad_planes(integers);
+    const Total half_total = half_block_sum(TOTALS_OF(sum, integers)), total = block_sum(half_total);
+    // a sum that is no number stays none: told by its bits, since compilers take sum - sum for 0
+    const uint exponents = floatBitsToUint(block_sum(half_block_sum(sum))) & 0x7f800000u;
     const uint quad = item % 8u, place = item / 8u * PITCH;
     if (item >= min(STAGE_BLOCKS, BLOCKS) * 8u) return;
     staged[place + quad / 4u][quad % 4u] = planes.x;
     staged[place + 2u + quad / 4u][quad % 4u] = planes.y;
     staged[place + 4u + quad / 4u][quad % 4u] = planes.z;
-    if (quad % 4u == 0u) staged[place + 6u][2u + quad / 4u] = floatBitsToInt(half_total);
+    if (quad % 4u == 0u) staged[place + 6u][2u + quad / 4u] = TOTAL_BITS(half_total);
     if (quad != 0u) return;
-    // a sum that is no number stays none: told by its bits, since compilers take total - total for 0
-    const bool finite = (floatBitsToUint(total) & 0x7f800000u) != 0x7f800000u;
-    staged[place + 6u].xy = ivec2(floatBitsToInt(total), finite ? int((exponent - 21u) << 23) : 0x7fc00000);
+    staged[place + 6u].xy = ivec2(TOTAL_BITS(total), exponents != 0x7f800000u ? int((exponent - 21u) << 23) : 0x7fc00000);
 }
 
-ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, planes); }
-
-// a block's sum, or with HALF_SCALES its halves'
 #ifdef HALF_SCALES
-#define TAKE_TOTALS(whole) totals = whole.zw;
-#define JOIN_STARTS
+#define TOTAL_PLACES zw
 #else
-#define TAKE_TOTALS(whole) totals = whole.xx;
-#define JOIN_STARTS low_start += high_start;
+#define TOTAL_PLACES xx
+#endif
+#if OFFSET != 0
+#define TAKE_TOTALS(whole) \
+    low_start = offset_planes(whole.TOTAL_PLACES.x); \
+    high_start = offset_planes(whole.TOTAL_PLACES.y);
+// as planes, so that sums stay exact
+ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total >> 16); }
+#else
+#define TAKE_TOTALS(whole) \
+    low_start = ivec3(0); \
+    high_start = ivec3(0); \
+    totals = intBitsToFloat(whole.TOTAL_PLACES);
 #endif
 #define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; vec2 totals; float x_scale;
 #define TAKE_X(at) \
@@ -116,15 +145,12 @@ ivec3 add_totals(ivec3 sums, ivec3 planes) { return add_dots(sums, 0x01010101u, 
         const uint place = (at) * PITCH; \
         const ivec4 pa = staged[place], pb = staged[place + 1u], pc = staged[place + 2u]; \
         const ivec4 pd = staged[place + 3u], pe = staged[place + 4u], pf = staged[place + 5u]; \
-        const vec4 whole = intBitsToFloat(staged[place + 6u]); \
-        TAKE_TOTALS(whole) x_scale = whole.y; \
+        const ivec4 whole = staged[place + 6u]; \
+        TAKE_TOTALS(whole) x_scale = intBitsToFloat(whole.y); \
         x0 = ivec3(pa.x, pc.x, pe.x); x1 = ivec3(pa.y, pc.y, pe.y); \
         x2 = ivec3(pa.z, pc.z, pe.z); x3 = ivec3(pa.w, pc.w, pe.w); \
         x4 = ivec3(pb.x, pd.x, pf.x); x5 = ivec3(pb.y, pd.y, pf.y); \
         x6 = ivec3(pb.z, pd.z, pf.z); x7 = ivec3(pb.w, pd.w, pf.w); \
-        low_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x0), x1), x2), x3); \
-        high_start = -OFFSET * add_totals(add_totals(add_totals(add_totals(ivec3(0), x4), x5), x6), x7); \
-        JOIN_STARTS \
     }
 #endif
 

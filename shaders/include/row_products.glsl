@@ -7,6 +7,11 @@
 //
 // The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
+// With PIPELINED, for kernels of several turns, half of a tile's rows are always on their way: a turn asks for its second
+// half, multiplies the first, asks for the next turn's first half, multiplies the second. NVIDIA's compiler has a warp
+// wait for all loads together that are used in another turn of a loop than they were asked for in; so only one half is.
+// With ONE_TURN a team has one tile at most and there is no loop, so that it need not wait for all rows before the first.
+//
 // Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 16 and to SUBGROUP_SIZE. They have x
 // (vec4), norm (vec4; the RMS norm's weights, with NORM), and the push constants inverse_width and eps.
 #extension GL_KHR_shader_subgroup_basic : require
@@ -28,19 +33,24 @@ shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
 
 // ---- sums ----
 
-// M(name, number) for each sum: names, because glslang pastes no numbers
+// M(name, number) for each sum: names, because glslang pastes no numbers. FIRST and SECOND are the halves of a tile.
 #if SUMS == 1
-#define EACH_SUM(M) M(a, 0u)
+#define EACH_FIRST(M) M(a, 0u)
+#define EACH_SECOND(M)
 #elif SUMS == 2
-#define EACH_SUM(M) M(a, 0u) M(b, 1u)
+#define EACH_FIRST(M) M(a, 0u)
+#define EACH_SECOND(M) M(b, 1u)
 #elif SUMS == 4
-#define EACH_SUM(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u)
+#define EACH_FIRST(M) M(a, 0u) M(b, 1u)
+#define EACH_SECOND(M) M(c, 2u) M(d, 3u)
 #elif SUMS == 8
-#define EACH_SUM(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
+#define EACH_FIRST(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u)
+#define EACH_SECOND(M) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
 #else
-#define EACH_SUM(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u) \
-    M(i, 8u) M(j, 9u) M(k, 10u) M(l, 11u) M(m, 12u) M(n, 13u) M(o, 14u) M(p, 15u)
+#define EACH_FIRST(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
+#define EACH_SECOND(M) M(i, 8u) M(j, 9u) M(k, 10u) M(l, 11u) M(m, 12u) M(n, 13u) M(o, 14u) M(p, 15u)
 #endif
+#define EACH_SUM(M) EACH_FIRST(M) EACH_SECOND(M)
 
 // Two sums over the lanes become one: half of the lanes go on with the first, half with the second.
 float halve(float first, float second, uint mask) {
@@ -106,7 +116,6 @@ float row_total(uint i) {
 #endif
 #define ADD_ROW(name, i) sum_##name = ADDED(name);
 #define LOAD_NEXT(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
-#define ADD_AND_LOAD(name, i) ADD_ROW(name, i) if (more) LOAD_NEXT(name, i)
 
 #ifdef CODEBOOK
 #define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
@@ -115,10 +124,15 @@ float row_total(uint i) {
 #endif
 
 // x, which the kernel before wrote, comes first where it is there; where it is awaited, the weights travel meanwhile
-#ifdef RESIDENT
-#define LOAD_ALL EACH_SUM(LOAD_ROW) LOAD_NORM_EARLY AWAIT LOAD_X
+#ifdef PIPELINED
+#define EACH_EARLY EACH_FIRST
 #else
-#define LOAD_ALL LOAD_X LOAD_NORM_EARLY EACH_SUM(LOAD_ROW)
+#define EACH_EARLY EACH_SUM
+#endif
+#ifdef RESIDENT
+#define LOAD_ALL EACH_EARLY(LOAD_ROW) LOAD_NORM_EARLY AWAIT LOAD_X
+#else
+#define LOAD_ALL LOAD_X LOAD_NORM_EARLY EACH_EARLY(LOAD_ROW)
 #endif
 
 #define BEGIN_ROWS \
@@ -130,20 +144,42 @@ float row_total(uint i) {
     PREPARE_CODES \
     PREPARE_X
 
+#ifdef ONE_TURN
+#define EACH_GROUP for (uint group = gl_WorkGroupID.x, turn = 0u; turn < 1u; ++turn)
+#define HAS_MORE_TILES false
+#else
 #define EACH_GROUP for (uint group = gl_WorkGroupID.x; group * TEAMS < TILE_COUNT; group += gl_NumWorkGroups.x)
+#define HAS_MORE_TILES ((group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT)
+#endif
 #define OWN_TILE FIRST_TILE(first_group + OUT_SLOT * gl_NumWorkGroups.x)
 
 #define FINISH_TILE \
     FOLD_SUMS \
     store_sum(sum_a, filled); \
     ++filled; \
-    const bool last = (group + gl_NumWorkGroups.x) * TEAMS >= TILE_COUNT; \
+    const bool last = !HAS_MORE_TILES; \
     if (filled < SLOTS && !last) continue; \
     barrier(); \
     const uint tile = OWN_TILE; \
     const bool has_row = OUT_SLOT < filled && tile * ROWS + OUT_ROW < rows; \
     first_group = group + gl_NumWorkGroups.x; \
     filled = 0u;
+
+// The products of a lane's block, and the loads of what comes next: tile `next_tile`, block `next_block`. Where nothing
+// does, what is at hand is asked for again: a branch would part the loads from the products that hide them.
+#ifdef PIPELINED
+#define MULTIPLY \
+    EACH_SECOND(LOAD_ROW) \
+    EACH_FIRST(ADD_ROW) \
+    loaded = next_tile; \
+    EACH_FIRST(LOAD_NEXT) \
+    EACH_SECOND(ADD_ROW)
+#else
+#define MULTIPLY \
+    EACH_SUM(ADD_ROW) \
+    loaded = next_tile; \
+    if (more) { EACH_SUM(LOAD_NEXT) }
+#endif
 
 #if (COLS + 31) / 32 <= LANES
 // a lane has one block, whose x stays in registers
@@ -154,11 +190,9 @@ float row_total(uint i) {
     EACH_GROUP { \
         if (filled == 0u) { PREFETCH(OWN_TILE) } \
         EACH_SUM(CLEAR_ROW) \
-        const bool more = (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
-        const uint next_block = block; \
-        loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
-        EACH_SUM(ADD_ROW) \
-        if (more) { EACH_SUM(LOAD_NEXT) } \
+        const bool more = HAS_MORE_TILES; \
+        const uint next_block = block, next_tile = more ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
+        MULTIPLY \
         FINISH_TILE
 #else
 #define BEGIN_TILES \
@@ -171,10 +205,10 @@ float row_total(uint i) {
             TAKE_X(block - STAGE_START(chunk)) \
             LANE_HAS_BLOCK(chunk) \
             const bool last_chunk = chunk + 1u == CHUNKS; \
-            const bool more = !last_chunk || (group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT; \
+            const bool more_tiles = HAS_MORE_TILES, more = !last_chunk || more_tiles; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
-            loaded = FIRST_TILE(last_chunk ? group + gl_NumWorkGroups.x : group); \
-            EACH_SUM(ADD_AND_LOAD) \
+            const uint next_tile = last_chunk && more_tiles ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
+            MULTIPLY \
             block = next_block; \
         } \
         FINISH_TILE

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from gguf.constants import GGMLQuantizationType
 
-from engine.program import matrix, matrix_kernels
+from engine.program import matrix, matrix_kernels, tuning
 from engine.program.matrix import Weight
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
@@ -109,6 +109,28 @@ def test_matvec(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: G
         result = run(gpu, matrix.matvec(kernels, weight, guarded(gpu, x), y), y)
         assert_product(result[:rows], values(raw, type, rows, cols), x[None])
         assert (result[rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
+
+
+@pytest.mark.parametrize("type", (T.F16, T.Q4_0, T.Q8_0, T.Q2_K, T.Q6_K, T.MXFP4), ids=lambda type: type.name)
+def test_one_workgroup_makes_what_many_make(
+    gpu: Gpu, variants: Variants, random: np.random.Generator, type: T, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPU kernels that take turn after turn, with a block a lane, several, and more of x than shared memory holds."""
+    kernels = variants["gpu"]
+    for rows, cols in ((70, 512), (37, 5120), (11, 12288)):
+        raw = random_raw(random, type, rows, cols)
+        x_host = activations(random, cols)
+        x, results = guarded(gpu, x_host), []
+        for wanted in (132 * 512, 1):
+            monkeypatch.setattr(tuning, "_INVOCATIONS_WANTED", wanted)
+            weight = make_weight(gpu, kernels, raw, type, rows, cols)
+            y = gpu.poisoned(rows * 4 + 64)
+            op = matrix.matvec(kernels, weight, x, y)
+            assert (op.groups[0] == 1) == (wanted == 1)
+            results.append(run(gpu, op, y))
+        np.testing.assert_array_equal(*results)
+        assert (results[0][rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
+        assert_product(results[0][:rows], values(raw, type, rows, cols), x_host[None])
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
