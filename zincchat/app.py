@@ -59,6 +59,7 @@ class ChatApp(App[None]):
             for name in (
                 "article",
                 "figures",
+                "kernel_table",
                 "load_line",
                 "panel_header",
                 "panel_line",

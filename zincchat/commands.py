@@ -11,7 +11,7 @@ from zincchat.alternation import TURN_TOKENS, Alternation
 from zincchat.chat.conversation import Conversation
 from zincchat.chat.slash import NAMES
 from zincchat.export import export_records, export_trace
-from zincchat.options import PANEL_PRESETS
+from zincchat.options import PANEL_PRESETS, SIDE_PRESETS
 from zincchat.panel.bar import SCALES_MS
 from zincchat.panel_controller import PANEL_MIN_COLUMNS, PANEL_MIN_ROWS
 from zincchat.screens.help import HelpScreen
@@ -165,7 +165,7 @@ class Commands:
         following = PANEL_PRESETS[(PANEL_PRESETS.index(self._app.panel.preset) + 1) % len(PANEL_PRESETS)]
         panel = self._app.panel
         panel.set_preset(argument or following)
-        if panel.preset in ("panel", "full") and not panel.roomy:
+        if panel.preset in SIDE_PRESETS and not panel.roomy:
             self.message = (
                 f"this takes {PANEL_MIN_COLUMNS} columns and {PANEL_MIN_ROWS} rows: one line is shown instead"
             )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine import Sampling
 
-PANEL_PRESETS = ("panel", "full", "line", "off")
+SIDE_PRESETS = ("panel", "full", "kernels")  # beside the chat
+PANEL_PRESETS = (*SIDE_PRESETS, "line", "off")
 
 
 @dataclass(frozen=True, slots=True)

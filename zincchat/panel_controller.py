@@ -13,6 +13,7 @@ from zincchat.engine_events import (
     SettingMeasured,
     TokenArrived,
 )
+from zincchat.options import SIDE_PRESETS
 from zincchat.panel.bar import first_scale_ms, next_scale_ms
 from zincchat.panel.segment import Settings
 from zincchat.panel.timeline import TracedToken
@@ -50,10 +51,10 @@ class PanelController:
         size = size or self._app.size
         rows = size.height - TIMELINE_ROWS * self.timeline
         self.roomy = size.width >= PANEL_MIN_COLUMNS and rows >= PANEL_MIN_ROWS
-        wanted = self.preset in ("panel", "full")
+        wanted = self.preset in SIDE_PRESETS
         self._app.query_one(Timeline).display = self.timeline
         side = self._app.query_one(SidePanel)
-        side.choose(self.preset == "full", rows)
+        side.choose(self.preset, rows)
         side.display = wanted and self.roomy
         self._app.query_one(PanelLine).display = self.preset == "line" or (wanted and not self.roomy)
         self.refresh()
@@ -94,6 +95,7 @@ class PanelController:
         timing = event.token.timing
         view.history.add(event.position, timing)
         view.traces.append(TracedToken(event.position, event.token.trace))
+        view.kernels.add(event.token.trace)
         if view.scale_ms is None and view.history.tokens:
             view.scale_ms = first_scale_ms(timing, bool(view.engine and view.engine.device.is_software))
         view.context_used_tokens = event.position

@@ -217,7 +217,7 @@ async def test_unknown_commands_and_wrong_arguments_say_so_and_lose_nothing() ->
             ("/etc/passwd is what?", "there is no command /etc/passwd"),
             ("/mode warp", f"/mode takes {' or '.join(MODES)}, not warp"),
             ("/scale wide", "/scale takes milliseconds"),
-            ("/panel big", "/panel takes panel, full, line, off"),
+            ("/panel big", "/panel takes panel, full, kernels, line, off"),
         ):
             await chat.enter(text)
             assert complaint in chat.status

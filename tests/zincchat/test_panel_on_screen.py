@@ -144,6 +144,8 @@ async def test_narrow_terminals_and_presets_choose_the_form() -> None:
         await chat.pilot.press("f5")
         assert form(chat) == (True, False)
         await chat.pilot.press("f5")
+        assert form(chat) == (True, False)
+        await chat.pilot.press("f5")
         assert form(chat) == (False, True)
         await chat.pilot.press("f5")
         assert form(chat) == (False, False)

@@ -27,7 +27,10 @@ COMMANDS = (
     SlashCommand("barriers", "[NAME]", "a barrier after every kernel, or only where needed", "F4 Ctrl+B"),
     SlashCommand("ab", "", "A/B: the settings before the last change against those in use, in turn, in the chat", "F7"),
     SlashCommand(
-        "panel", "[PRESET]", "show the measurements as panel, full (beside the article), line or off", "F5 Ctrl+L"
+        "panel",
+        "[PRESET]",
+        "measurements: panel, full (beside the article), kernels (GB/s of each), line or off",
+        "F5 Ctrl+L",
     ),
     SlashCommand("timeline", "", "show or hide what CPU and GPU did during the last tokens, on one axis", "F6"),
     SlashCommand("measure", "", "bracket the bubbles and run each remedy for 24 tokens; /panel full shows it"),

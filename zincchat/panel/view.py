@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zincchat.engine_events import DeviceMeasured, Loaded
+from zincchat.panel.kernel_history import KernelHistory
 from zincchat.panel.segment import Settings
 from zincchat.panel.timeline import TracedToken
 from zincchat.panel.token_history import TokenHistory
@@ -27,6 +28,7 @@ class PanelView:
     bubbles: BubbleReport | None = None
     history: TokenHistory = field(default_factory=TokenHistory)
     traces: deque[TracedToken] = field(default_factory=lambda: deque(maxlen=TRACED_TOKENS))
+    kernels: KernelHistory = field(default_factory=KernelHistory)
     scale_ms: float | None = None
     frozen: bool = False
     thinking: bool | None = None  # None: the model has no switch for it

@@ -82,6 +82,14 @@ ARTICLE = (
     ("tok/s", "each remedy on top of those above it and × its gain; – where that setting has not run yet"),
     ("a ≤ b ≤ c", "bubbles by the clock in the kernels, between two bounds found without it, ± half of 95% intervals"),
 )
+KERNELS = (
+    ("kernel", "ops of the same name that read the same type of weights; + joins what fusion made one dispatch of"),
+    (
+        "n, us",
+        "how many a token, and the time of one by the clock in the kernels: medians of the newest 8 stamped tokens",
+    ),
+    ("GB/s, probe", "bytes that one must read and write over its time, and their share of the bandwidth measured here"),
+)
 BARS = (
     ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
     ("S submit", "CPU patches the parameters and submits (thread time)"),
@@ -104,7 +112,7 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss", "Close", key_display="Esc")]
 
     def compose(self) -> ComposeResult:
-        """Six tables."""
+        """Seven tables."""
         with VerticalScroll(id="help") as scroll:
             scroll.border_subtitle = "Up, Down and Page Down scroll, Esc closes"
             commands = [
@@ -117,6 +125,7 @@ class HelpScreen(ModalScreen[None]):
                 ("A bar, from left to right", BARS),
                 ("Figures", FIGURES),
                 ("The full panel (F5)", ARTICLE),
+                ("The kernels' panel (F5)", KERNELS),
             ):
                 yield Static(title, classes="title", markup=False)
                 yield Static(_table(rows))
