@@ -23,6 +23,7 @@ from engine.profile.traffic import floor_fraction, floor_tok_s
 from engine.profile.verdict import Verdict, verdict
 from engine.program.fusion import PASSES as FUSION_PASSES
 from engine.program.schedule import BARRIERS
+from engine.row_tuner import Tuning
 from engine.session import PrefillStats, Session, Token
 from engine.vulkan.instance import DeviceInfo, list_devices, set_loader_environment
 from engine.weights.quantise import QUANTISATIONS
@@ -58,6 +59,7 @@ __all__ = [
     "Token",
     "TokenTiming",
     "TokenTrace",
+    "Tuning",
     "Verdict",
     "chrome_trace",
     "compile_and_record",

@@ -22,6 +22,7 @@ from engine.program.fusion import PASSES
 from engine.program.schedule import BARRIERS
 from engine.progress import Progress, no_progress
 from engine.room import free_bytes, require_room
+from engine.row_tuner import Tuning
 from engine.runtime import Runtime
 from engine.session import Session
 from engine.text.model_text import open_text
@@ -45,6 +46,7 @@ class _Build(NamedTuple):
     binding: str
     validation: bool
     row_kernels: bool | None
+    tuning: bool | None
 
 
 class Engine:
@@ -71,6 +73,7 @@ class Engine:
         *,
         quantize: str | None = None,
         takes: str = "ids",
+        tuning: bool | None = None,
         binding: str = "addresses",
         validation: bool = False,
         row_kernels: bool | None = None,
@@ -82,14 +85,16 @@ class Engine:
         of: "ids", "text" (for ``encode``) or "messages" (for ``render``); a model without a tokenizer or template for
         that is an error before its weights are read.
 
-        ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count), "weights"
-        (bytes) and, at the first start on a device, "fusion". ``binding="descriptors"`` with ``validation`` is
+        ``tuning``: whether to divide rows as a measurement on this device finds best (once for each kind of model: its
+        result is kept) or as usual; None measures on GPUs alone. ``progress(stage, done, total)`` is called for the
+        stages "device", "kernels" (a count), "weights" (bytes) and, at the first start on a device, "tuning" (a count,
+        as "kernels" once more behind it) and "fusion". ``binding="descriptors"`` with ``validation`` is
         the build the validation layer can follow; ``row_kernels`` overrides the choice between the kernels for
         software devices and those for GPUs.
         Raise EngineError with one clear line for anything that is wrong; nothing stays allocated then.
         """
         with ExitStack() as cleanup:
-            build = _Build(device, binding, validation, row_kernels)
+            build = _Build(device, binding, validation, row_kernels, tuning)
             file = cleanup.enter_context(open_model(Path(path), quantize))
             engine = cls(file, build, context, takes, progress or no_progress, cleanup)
             engine.mode, engine.fusion, engine.barriers = mode, fusion, barriers
@@ -129,7 +134,7 @@ class Engine:
         room_bytes = free_bytes(vulkan.info, budget.available_bytes(vulkan.physical, vulkan.extensions))
         require_room(footprint, vulkan.info, room_bytes, self.context, can_quantise=file.path.is_dir())
         progress("device", 1, 1)
-        self._runtime = Runtime(vulkan, file, model, geometry, specs, self.context, progress, cleanup)
+        self._runtime = Runtime(vulkan, file, model, geometry, specs, self.context, build.tuning, progress, cleanup)
         self.weight_bytes = self._runtime.weight_bytes
         self.kv_token_bytes, self.state_bytes = geometry.kv_bytes_a_token, geometry.recurrent_bytes
         file.close()
@@ -176,6 +181,11 @@ class Engine:
     @fusion.setter
     def fusion(self, value: bool | Iterable[str]) -> None:
         self._passes = self._chosen_passes(value)
+
+    @property
+    def tuning(self) -> Tuning:
+        """How the rows of matrices are divided."""
+        return self._runtime.tuner.used
 
     @property
     def device_bytes(self) -> int:

@@ -31,6 +31,7 @@ from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
 from engine.program.resident import ResidentKernels
 from engine.progress import Progress
+from engine.row_tuner import RowTuner
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.snapshots import SnapshotStore
 from engine.vulkan.commands import CommandBuffer
@@ -58,18 +59,29 @@ class Runtime:
         geometry: Geometry,
         specs: list[TensorSpec],
         context: int,
+        tuning: bool | None,
         progress: Progress,
         cleanup: ExitStack,
     ) -> None:
-        """Build the kernels and load the weights; EngineError where memory is out or a kernel is refused."""
+        """Build the kernels and load the weights; EngineError where memory is out or a kernel is refused.
+
+        ``tuning``: see RowTuner.
+        """
         memory = self.memory = Memory(device)
         cleanup.callback(memory.close)
         kernels = self._kernels = Kernels(device)
         cleanup.callback(kernels.close)
-        jobs = kernel_jobs(kernels, geometry, file.tensors, specs)
-        progress("kernels", 0, len(jobs))
-        finished = iter(range(1, len(jobs) + 1))
-        kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
+        usual_jobs = kernel_jobs(kernels, geometry, file.tensors, specs)
+        self.tuner = RowTuner(kernels, tuning, (geometry, usual_jobs))
+
+        def prepare_kernels() -> list[tuple[str, Defines, bool]]:
+            jobs = kernel_jobs(kernels, geometry, file.tensors, specs)
+            progress("kernels", 0, len(jobs))
+            finished = iter(range(1, len(jobs) + 1))
+            kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
+            return jobs
+
+        jobs = prepare_kernels()
 
         weights = load(file, specs, memory, layout(kernels), lambda done, total: progress("weights", done, total))
         frequencies = model.rope_frequencies(geometry, file.metadata, weights.host)
@@ -125,6 +137,10 @@ class Runtime:
         memory.write(self._slot.step, np.frombuffer(pack_step(Sampling(temperature=0.0)), np.uint8))
         memory.flush()
         self.offered_passes = lowering.passes
+        if self.tuner.is_due:
+            ops = self.instruments.run_unstamped(self.offered_passes, self._slot)
+            self.tuner.measure(ops, weights.all_matrices(), progress)
+            jobs = prepare_kernels()
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())

@@ -17,6 +17,7 @@ from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
 from engine.profile.scratch import Scratch
+from engine.program.op import Op
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
@@ -73,6 +74,14 @@ class Instruments:
         program = self._builder.build(self._builder.bucket(0), settings, slot)
         with self._scratch.at(0) as before:
             self._meter.run_once(program, before)
+
+    def run_unstamped(self, passes: tuple[str, ...], slot: Slot) -> list[Op]:
+        """Run the token fed at position 0 once; its ops, whose inputs then hold what a token leaves there."""
+        program = self._builder.build(self._builder.bucket(0), Settings("reuse", passes, "needed"), slot)
+        with closing(CommandBuffer(self._device)) as commands, self._scratch.at(0) as before:
+            commands.record_all(program.ops, program.barriers)
+            run_us(commands, before)
+        return program.ops
 
     def choose_passes(self, offered: Sequence[str], slot: Slot) -> tuple[str, ...]:
         """Measure which ``offered`` fusion passes pay on the token fed at position 0, sampling as ``slot`` says."""

@@ -21,6 +21,7 @@ _INVOCATIONS_A_GROUP = 512
 _MOST_TEAMS = 8  # a workgroup
 _INVOCATIONS_WANTED = 132 * 512  # what an H200 holds of these kernels at once
 MOST_PARTS = 4096  # teams of the LM head
+ROW_KERNELS = ("matvec_groups", "gate_up_groups", "qkv_groups", "head_groups")  # those that divide rows so
 _ROWS_AT_ONCE = {_T.F32: 1, _T.F16: 2, _T.BF16: 2, _T.Q6_K: 4}  # of all tensors; what registers hold
 _DEFAULT_ROWS = 8
 _ROWS_OF_CHUNKS = 4

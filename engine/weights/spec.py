@@ -72,3 +72,7 @@ class Weights:
     host: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     stacks: dict[int, Stack] = field(default_factory=dict)
     spans: dict[tuple[int, int], Slice] = field(default_factory=dict)
+
+    def all_matrices(self) -> list[Weight]:
+        """The matrices, and the stacks of them."""
+        return [*self.matrices.values(), *(stack.combined for stack in self.stacks.values())]

@@ -1,0 +1,90 @@
+"""How the rows of a model's matrices are divided on a device: as usual, or as a measurement found best there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from engine.profile.choose import choice_key
+from engine.profile.remembered_tuning import VERSION, remember, remembered
+from engine.profile.row_trials import Limits, RowTrials, workloads
+from engine.profile.tune import Times, Trial, tune
+from engine.program.matrix import Weight
+from engine.program.op import Op
+from engine.program.row_choices import RowDevice
+from engine.program.tuning import Division, RowTuning
+from engine.progress import Progress
+from engine.vulkan.pipelines import Kernels
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How rows are divided; what is not named is as usual.
+
+    ``lanes``: invocations that share a row, by "type x columns". ``divisions``: rows at once, teams a workgroup and
+    workgroups, by "kernel type rows x columns".
+    """
+
+    origin: Literal["usual", "measured", "remembered"]
+    lanes: Mapping[str, int] = field(default_factory=dict)
+    divisions: Mapping[str, Division] = field(default_factory=dict)
+
+
+class RowTuner:
+    """Sets the ``tuning`` of a device's kernels. ``used`` tells it, ``times`` (us an op) what was tried, if it was."""
+
+    def __init__(self, kernels: Kernels, wanted: bool | None, facts: Sequence[object]) -> None:
+        """Take what is remembered for the device and ``facts`` of the model; where ``is_due``, ``measure`` follows.
+
+        ``wanted`` None measures on GPUs, and not where a software device runs a GPU's kernels. Row kernels divide
+        nothing.
+        """
+        device = self._device = kernels.device
+        self._kernels = kernels
+        self._limits = RowDevice(device.subgroup_size, device.most_invocations, device.shared_bytes)
+        self._key = choice_key("rows", VERSION, device.info.name, device.info.driver, *self._limits, *facts)
+        self.is_due = not device.row_kernels and (not device.is_cpu if wanted is None else wanted)
+        self.used = Tuning("usual")
+        self.times: Times = {}
+        if self.is_due and (found := remembered(self._key, self._limits)) is not None:
+            self._take(found, "remembered")
+
+    def measure(self, ops: Iterable[Op], weights: Sequence[Weight], progress: Progress) -> None:
+        """Try, keep and use what is best for a token of these ``ops``; nothing may be in flight.
+
+        It takes some seconds. Weights forget what they had planned.
+        """
+        works = workloads(ops, weights)
+        built = 0
+
+        def count() -> None:
+            nonlocal built
+            built = min(built + 1, LIMITS.kernels)
+            progress("tuning", built, LIMITS.kernels)
+
+        progress("tuning", 0, LIMITS.kernels)
+        with RowTrials(self._kernels, works, LIMITS) as trials:
+            trial: Trial = partial(trials.times_us, built=count)
+            tuning, self.times = tune(works, self._limits, trial, LIMITS.kernels)
+        progress("tuning", LIMITS.kernels, LIMITS.kernels)
+        remember(self._key, tuning)
+        for weight in weights:
+            for part in (weight, *weight.parts):
+                part.plans.clear()
+        self._take(tuning, "measured")
+
+    def _take(self, tuning: RowTuning, origin: Literal["measured", "remembered"]) -> None:
+        self._kernels.tuning = tuning
+        self.is_due = False
+        self.used = Tuning(
+            origin,
+            {f"{kind.name} x {cols}": team for (kind, cols), team in tuning.lanes.items()},
+            {
+                f"{kernel.removesuffix('_groups')} {kind.name} {rows} x {cols}": divided
+                for (kernel, kind, rows, cols), divided in tuning.divisions.items()
+            },
+        )

@@ -1,0 +1,178 @@
+"""A tuning of rows: measured once for a device and its kernels, kept, and the same text by all modes under it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf.constants import GGMLQuantizationType as T
+
+from engine import FUSION_PASSES, Engine, Sampling, row_tuner
+from engine.profile import choose, remembered_tuning
+from engine.profile.row_trials import Limits
+from engine.program.tuning import ROW_KERNELS, Division, Matrix, RowTuning
+from engine.row_tuner import RowTuner
+from engine.vulkan.shader_path import shader_root
+from tests.engine import llama_reference
+from tests.engine.tiny_model import write_tiny_llama
+from tests.engine.tolerance import tolerance
+
+GPU = RowTuning({(T.Q4_0, 4096): 32}, {Matrix("head_groups", T.Q6_K, 32000, 4096): Division(4, 4, 132)})
+# for the model below and subgroups of 8; usual are 8 lanes of 64 columns, and 16 of 384
+OTHER = RowTuning(
+    {(T.Q4_1, 64): 16, (T.Q4_1, 384): 8, (T.Q8_0, 64): 32},
+    {
+        Matrix("qkv_groups", T.Q4_1, 128, 64): Division(4, 2, 5),
+        Matrix("gate_up_groups", T.Q4_1, 384, 64): Division(2, 3, 64),
+        Matrix("matvec_groups", T.Q4_1, 64, 384): Division(8, 4, 2),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "model.gguf", ffn=384, layers=1)
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where tunings are kept."""
+    monkeypatch.setattr(remembered_tuning, "_file", lambda: tmp_path / "rows.json")
+    return tmp_path / "rows.json"
+
+
+def kernels(driver: str = "1.0", is_cpu: bool = False, row_kernels: bool = False) -> Any:
+    """As much of a device's kernels as a RowTuner asks for."""
+    info = SimpleNamespace(name="device", driver=driver)
+    limits = {"subgroup_size": 32, "most_invocations": 1024, "shared_bytes": 48 << 10}
+    return SimpleNamespace(
+        device=SimpleNamespace(info=info, is_cpu=is_cpu, row_kernels=row_kernels, **limits), tuning=None
+    )
+
+
+def keep(tuner: RowTuner, tuning: RowTuning) -> None:
+    remembered_tuning.remember(tuner._key, tuning)
+
+
+def test_measured_on_gpus_unless_it_is_not_wanted(kept: Path) -> None:
+    assert RowTuner(kernels(), None, ()).is_due
+    assert not RowTuner(kernels(), False, ()).is_due
+    assert not RowTuner(kernels(is_cpu=True), None, ()).is_due
+    assert RowTuner(kernels(is_cpu=True), True, ()).is_due
+    assert not RowTuner(kernels(row_kernels=True), True, ()).is_due
+
+
+def test_what_was_measured_is_taken_at_the_next_start(kept: Path) -> None:
+    keep(RowTuner(kernels(), None, ("a",)), GPU)
+    again = kernels()
+    tuner = RowTuner(again, None, ("a",))
+    assert not tuner.is_due and again.tuning == GPU
+    assert tuner.used.origin == "remembered" and tuner.used.lanes == {"Q4_0 x 4096": 32}
+    assert tuner.used.divisions == {"head Q6_K 32000 x 4096": (4, 4, 132)}
+    unwanted = kernels()
+    assert RowTuner(unwanted, False, ("a",)).used.origin == "usual" and unwanted.tuning is None
+    assert RowTuner(kernels(), None, ("another shape",)).is_due
+    assert RowTuner(kernels(driver="1.1"), None, ("a",)).is_due
+
+
+def test_another_shader_measures_again(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(RowTuner(kernels(), None, ()), GPU)
+    shaders = tmp_path / "shaders"
+    shutil.copytree(shader_root(), shaders)
+    monkeypatch.setattr(choose, "shader_root", lambda: shaders)
+    assert not RowTuner(kernels(), None, ()).is_due
+    with (shaders / "include" / "row_products.glsl").open("a") as file:
+        file.write("// another\n")
+    assert RowTuner(kernels(), None, ()).is_due
+
+
+def other_lanes(lanes: Any) -> Callable[[Any], Any]:
+    return lambda entry: entry | {"lanes": [["Q4_0", 4096, lanes]]}
+
+
+def other_division(*parts: Any) -> Callable[[Any], Any]:
+    return lambda entry: entry | {"divisions": [["head_groups", "Q6_K", 32000, 4096, *parts]]}
+
+
+@pytest.mark.parametrize("damage", [
+    lambda entry: None, lambda entry: [], lambda entry: {}, lambda entry: entry | {"lanes": [[1, 2]]},
+    other_lanes(0), other_lanes(33), other_lanes(2048), other_lanes("x"), other_lanes(float("inf")),
+    other_division(3, 4, 132), other_division(4, 0, 132), other_division(4, 64, 1), other_division(4, 4, 10**6),
+    other_division(16, 4, 10), other_division(4, 4), other_division(4, 4, None),
+    lambda entry: entry | {"divisions": [["norm", "Q6_K", 32000, 4096, 4, 4, 132]]},
+    lambda entry: entry | {"divisions": [["head_groups", "Q9_K", 32000, 4096, 4, 4, 132]]},
+])  # fmt: skip
+def test_what_no_kernel_can_be_built_by_is_measured_anew(kept: Path, damage: Callable[[Any], Any]) -> None:
+    keep(RowTuner(kernels(), None, ()), GPU)
+    assert not RowTuner(kernels(), None, ()).is_due
+    found = json.loads(kept.read_text())
+    kept.write_text(json.dumps({key: damage(entry) for key, entry in found.items()}))
+    again = kernels()
+    assert RowTuner(again, None, ()).is_due and again.tuning is None
+    kept.write_text("{")
+    assert RowTuner(kernels(), None, ()).is_due
+
+
+def test_a_model_is_measured_once(path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tuner, "LIMITS", Limits(kernels=6, build_s=2.0, run_s=0.05))
+    stages: list[tuple[str, int, int]] = []
+    with Engine.open(
+        path, context=64, row_kernels=False, tuning=True, progress=lambda *at: stages.append(at)
+    ) as opened:
+        assert opened.tuning.origin == "measured"
+        times = opened._runtime.tuner.times
+        assert len({choice.matrix for choice in times}) == 5  # qkv, output, gate and up, down, head
+        assert all(us > 0 for us in times.values()) and len(times) > 5
+        measured = opened.tuning
+    assert [at for at in stages if at[0] == "tuning"][-1] == ("tuning", 6, 6)
+    monkeypatch.setattr(RowTuner, "measure", lambda *_: pytest.fail("measured again"))
+    with Engine.open(path, context=64, row_kernels=False, tuning=True) as opened:
+        assert opened.tuning.origin == "remembered"
+        assert (opened.tuning.lanes, opened.tuning.divisions) == (measured.lanes, measured.divisions)
+    with Engine.open(path, context=64, row_kernels=False) as opened:
+        assert opened.tuning.origin == "usual"
+
+
+def lanes_used(opened: Engine) -> set[tuple[tuple[T, int], int]]:
+    """(type, cols) and lanes of the row kernels of both programs of mode ``reuse``."""
+    runtime, found = opened._runtime, set()
+    for passes in (FUSION_PASSES, ()):
+        for op in runtime.instruments.run_unstamped(passes, runtime._slot):
+            if op.kernel.name in ROW_KERNELS:
+                defines = op.kernel.defines
+                kind = T[str(defines["WEIGHT_TYPE"]).removeprefix("WEIGHT_")]
+                found.add(((kind, int(defines["COLS"])), int(defines["LANES"])))
+    return found
+
+
+def test_all_modes_give_the_same_text_under_another_tuning(
+    path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_tuner, "remembered", lambda key, device: OTHER)
+    prompt = np.random.default_rng().integers(0, 320, 9).tolist()
+    with Engine.open(path, context=64, row_kernels=False, tuning=True, fusion=FUSION_PASSES) as opened:
+        opened.stamp_every = 0
+        ids = {}
+        modes = [(mode, FUSION_PASSES) for mode in opened.modes]
+        for mode, fusion in (*modes, ("reuse", ())):
+            opened.mode, opened.fusion = mode, fusion
+            session = opened.session()
+            session.prefill(prompt)
+            sampling = Sampling(temperature=0.8, top_p=1.0, seed=5)
+            tokens = list(session.generate(sampling, max_tokens=24, ignore_eos=True))
+            ids[mode, fusion] = [token.id for token in tokens]
+        assert "persistent" in opened.modes
+        assert len({tuple(one) for one in ids.values()}) == 1
+        assert lanes_used(opened) == set(OTHER.lanes.items())
+        session = opened.session()
+        session.prefill(prompt)
+        greedy = [token.id for token in session.generate(Sampling(temperature=0.0), max_tokens=12, ignore_eos=True)]
+        expected = llama_reference.logits(path, prompt + greedy, np.float16)[len(prompt) - 1 :]
+        for index, id in enumerate(greedy):
+            assert expected[index][id] > expected[index].max() - tolerance(opened) * np.abs(expected[index]).max()
