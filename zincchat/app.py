@@ -27,7 +27,7 @@ from zincchat.engine_thread import EngineThread, MeasureRequest, ReplyRequest
 from zincchat.options import ChatOptions
 from zincchat.panel.segment import Settings
 from zincchat.panel.units import model_label
-from zincchat.panel_controller import PanelController
+from zincchat.panel_controller import PANEL_MIN_COLUMNS, PANEL_MIN_ROWS, PanelController
 from zincchat.widgets.load_line import LoadLine
 from zincchat.widgets.panel_line import PanelLine
 from zincchat.widgets.prompt import Prompt
@@ -232,8 +232,10 @@ class ChatApp(App[None]):
         )
 
     def measure(self) -> None:
-        """Have every remedy measured."""
+        """Have every remedy measured, in view of the full panel where there is room for it: results come one by one."""
         self.measuring = True
+        if self.panel.roomy:
+            self.panel.set_preset("full")
         self.engine_thread.request(MeasureRequest(threading.Event()))
         self.refresh_bindings()
 
@@ -291,10 +293,14 @@ class ChatApp(App[None]):
             case ev.MeasuringEnded():
                 self.measuring = False
                 self.refresh_bindings()
-                shown = self.panel.preset == "full" and self.panel.roomy
-                self.say(event.problem or ("" if shown else "measured: /panel full shows the results"))
+                self.say(event.problem or self._where_results_are())
             case _ if event.request == self._requests and self.reply is not None:
                 self._take_reply_event(event, self.reply)
+
+    def _where_results_are(self) -> str:
+        if not self.panel.roomy:
+            return f"measured: the results take a terminal of {PANEL_MIN_COLUMNS} columns and {PANEL_MIN_ROWS} rows"
+        return "" if self.panel.preset == "full" else "measured: /panel full shows the results"
 
     def _loaded(self, event: ev.Loaded) -> None:
         self.query_one(LoadLine).display = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine import BubbleReport, DeviceInfo, ModelInfo, Sampling, Token, TokenTiming
+    from engine import BubbleReport, DeviceInfo, ModelInfo, Sampling, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class BubblesMeasured:
 class SettingMeasured:
     """The tokens of a measurement under one setting, token 0 included."""
 
-    timings: tuple[TokenTiming, ...]
+    tokens: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)

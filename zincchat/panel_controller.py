@@ -15,7 +15,7 @@ from zincchat.engine_events import (
 )
 from zincchat.options import SIDE_PRESETS
 from zincchat.panel.bar import first_scale_ms, next_scale_ms
-from zincchat.panel.segment import Settings
+from zincchat.panel.segment import Segment, Settings
 from zincchat.panel.timeline import TracedToken
 from zincchat.panel.view import PanelView
 from zincchat.process_figures import ProcessFigures
@@ -27,6 +27,8 @@ from zincchat.widgets.timeline import Timeline
 if TYPE_CHECKING:
     from textual.app import App
     from textual.geometry import Size
+
+    from engine import Token
 
 PANEL_MIN_COLUMNS = 100
 PANEL_MIN_ROWS = 28
@@ -76,8 +78,17 @@ class PanelController:
         if isinstance(event, BubblesMeasured):
             self.view.bubbles = event.report
         else:
-            self.view.history.runs.replace(event.timings)
+            self._setting_measured([token for token in event.tokens if token.timing.index > 0])
         self.refresh()
+
+    def _setting_measured(self, tokens: list[Token]) -> None:
+        view = self.view
+        view.history.runs.replace(token.timing for token in tokens)
+        if tokens and Settings.of(tokens[0].timing) == view.settings:
+            view.measured = Segment(view.settings)
+            for token in tokens:
+                view.measured.add(token.timing)
+                view.kernels.add(token.trace)
 
     def prefilled(self, event: Prefilled) -> None:
         """Take in a prefill; the figures appear with the reply's first token."""

@@ -154,7 +154,8 @@ class FakeEngine:
         self._check_thread()
         timing = self.make_timing(STAMP_EVERY - 1, (self.mode, self.fusion, self.barriers), False)
         clean = self.make_timing(1, (self.mode, self.fusion, self.barriers), False)
-        assert timing.bubbles_us and timing.gpu_total_us and clean.gpu_total_us
+        assert timing.gpu_total_us and clean.gpu_total_us
+        bubbles_us = self._bubbles_us(timing.barrier_count)
         report = BubbleReport(
             position=position,
             passes=("qkv",) if self.fusion else (),
@@ -168,8 +169,8 @@ class FakeEngine:
             repeated_gpu_us=clean.gpu_total_us * 1.5,
             empty_chain_gpu_us=1.0,
             empty_gpu_us=1.0,
-            lower_us=timing.bubbles_us / 1.5,
-            upper_us=timing.bubbles_us * 1.5,
+            lower_us=bubbles_us / 1.5,
+            upper_us=bubbles_us * 1.5,
             lower_error_us=2.0,
             upper_error_us=3.0,
             queued_gap_us=self.queued_gap_us,
@@ -205,10 +206,17 @@ class FakeEngine:
             "the engine was called from another thread than the one that opened it"
         )
 
+    @property
+    def _slow(self) -> float:
+        return 60.0 if self.device.is_software else 1.0
+
+    def _bubbles_us(self, barrier_count: int) -> float:
+        return barrier_count * 1.7 * self._slow
+
     def make_timing(self, index: int, settings: tuple[str, bool, str], changed: bool) -> TokenTiming:
         """Times of an H200-like device (or one 60 times slower), which depend on the settings alone and the index."""
         mode, fusion, barriers = settings
-        slow = 60.0 if self.device.is_software else 1.0
+        slow = self._slow
         dispatches = 151 if fusion else 301
         barrier_count = dispatches if barriers == "every" else dispatches - 60
         stamped = self.stamp_every > 0 and index % self.stamp_every == self.stamp_every - 1
@@ -216,7 +224,7 @@ class FakeEngine:
         build_us, record_us = (500.0, 1700.0 + index % 7 * 20) if record else (0.0, 0.0)
         patch_us, submit_us, readback_us = 4.0, 22.0, 5.0
         kernels_us = (400.0 + index % 5 * 4) * slow * (1.06 if stamped else 1.0)
-        bubbles_us = barrier_count * 1.7 * slow
+        bubbles_us = self._bubbles_us(barrier_count)
         idle_us = build_us + record_us + patch_us + submit_us + readback_us + 30.0
         shares = {"weights": 0.6, "kv": 0.05, "small": 0.15, "head": 0.2}
         pieces_us = {piece: kernels_us * share for piece, share in shares.items()}

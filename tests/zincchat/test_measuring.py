@@ -8,9 +8,11 @@ import re
 import pytest
 
 from engine import BubbleReport, remedy_rows
-from tests.zincchat.app_driver import Chat, chatting
+from tests.zincchat.app_driver import NARROW, Chat, chatting
+from tests.zincchat.fake_engine import STAMP_EVERY
 from zincchat.widgets.article import Article, bubble_lines
 from zincchat.widgets.figures import Figures
+from zincchat.widgets.kernel_table import KernelTable
 
 
 def article(chat: Chat) -> str:
@@ -62,10 +64,11 @@ async def test_measure_runs_every_remedy_and_leaves_chat_and_settings_alone() ->
     async with chatting(software=False, answer="short", token_s=0.002) as chat:
         await chat.ask("one")
         held = list(chat.session.ids)
-        await chat.enter("/panel full")
         await chat.enter("/measure")
         assert "measuring" in chat.status or not chat.app.measuring
+        assert chat.app.query_one(Article).display
         await measured(chat)
+        assert chat.status == ""
         for remedy in remedy_rows({}):
             assert re.fullmatch(r"[\d,]+", row(chat, remedy.name)[1 if remedy.article_tok_s else 0])
         assert "holds" in article(chat)
@@ -73,14 +76,55 @@ async def test_measure_runs_every_remedy_and_leaves_chat_and_settings_alone() ->
         settings = [(timing.mode, timing.barriers, timing.fusion) for timing in chat.engine.timings[-1:]]
         assert settings == [("pipelined", "needed", True)]
         assert (chat.engine.mode, chat.engine.barriers, chat.engine.fusion) == ("reuse", "needed", True)
+        assert chat.engine.stamp_every == STAMP_EVERY
         assert chat.session.ids[: len(held)] == held
         await chat.ask("two")
         assert chat.app.panel.view.prefill_kept_tokens == 4  # the question: the fake reads other ids than it speaks
 
 
-async def test_measure_works_before_the_first_message() -> None:
-    async with chatting(answer="word " * 40) as chat:
+async def test_measure_fills_the_whole_panel_before_the_first_message() -> None:
+    async with chatting(software=False, repeat=True) as chat:
         await chat.enter("/measure")
+        await measured(chat)
+        assert article(chat).startswith("▶ GPU stalled on barriers")
+        assert "–" not in article(chat)
+        stamped = [timing for timing in chat.engine.timings if timing.pieces_us is not None]
+        assert len(stamped) == 6
+        assert {(timing.mode, timing.barriers, timing.fusion) for timing in stamped} == {("reuse", "needed", True)}
+        await chat.enter("/panel kernels")
+        assert "medians of 6 stamped tokens" in chat.app.query_one(KernelTable).plain
+        await chat.pilot.press("f2")  # what was measured is of other settings
+        await chat.enter("/panel full")
+        assert article(chat).startswith("▶ what a token waits for shows here")
+        assert not chat.app.panel.view.history.tokens
+
+
+async def test_measure_under_settings_that_are_no_remedys() -> None:
+    async with chatting(software=False, repeat=True) as chat:
+        await chat.enter("/mode overlap")
+        await chat.enter("/measure")
+        await measured(chat)
+        assert "–" not in article(chat)
+        assert chat.engine.mode == "overlap"
+
+
+async def test_measure_where_kernels_have_no_clock() -> None:
+    async with chatting(software=False, repeat=True, has_clock=False) as chat:
+        await chat.enter("/measure")
+        await measured(chat)
+        assert re.search(r"▶ GPU stalled on barriers: 0\.\d+ to 0\.\d+", article(chat))
+        assert row(chat, "weight streaming")[2] == "–"
+        assert row(chat, "pipelined")[0] != "–"
+
+
+async def test_measure_says_where_to_look() -> None:
+    async with chatting(answer="word " * 40, size=NARROW) as chat:
+        await chat.enter("/measure")
+        await measured(chat)
+        assert chat.status == "measured: the results take a terminal of 100 columns and 28 rows"
+    async with chatting(answer="word " * 40, token_s=0.01) as chat:
+        await chat.enter("/measure")
+        await chat.enter("/panel off")
         await measured(chat)
         assert chat.status == "measured: /panel full shows the results"
 
@@ -90,7 +134,8 @@ async def test_measure_near_the_end_of_the_context() -> None:
         await chat.ask("go " * 20)
         await chat.enter("/measure")
         await measured(chat)
-        assert chat.status == "measured: /panel full shows the results"
+        assert chat.status == ""
+        assert row(chat, "pipelined")[0] != "–"
 
 
 async def test_settings_flipped_during_a_measurement_hold_after_it() -> None:

@@ -33,7 +33,9 @@ COMMANDS = (
         "F5 Ctrl+L",
     ),
     SlashCommand("timeline", "", "show or hide what CPU and GPU did during the last tokens, on one axis", "F6"),
-    SlashCommand("measure", "", "bracket the bubbles and run each remedy for 24 tokens; /panel full shows it"),
+    SlashCommand(
+        "measure", "", "fill the full panel: parts of a token, bounds of its bubbles, each remedy for 24 tokens"
+    ),
     SlashCommand("export", "FILE", "write a record a token of this chat to FILE.jsonl or FILE.csv"),
     SlashCommand("trace", "FILE", "write the timeline of this chat's tokens to FILE.json, for Perfetto"),
     SlashCommand("freeze", "", "hold the panel still while the chat goes on", "F8 Ctrl+S"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zincchat.engine_events import DeviceMeasured, Loaded
 from zincchat.panel.kernel_history import KernelHistory
-from zincchat.panel.segment import Settings
+from zincchat.panel.segment import Segment, Settings
 from zincchat.panel.timeline import TracedToken
 from zincchat.panel.token_history import TokenHistory
 
@@ -26,6 +26,7 @@ class PanelView:
     engine: Loaded | None = None
     device: DeviceMeasured | None = None
     bubbles: BubbleReport | None = None
+    measured: Segment | None = None  # the tokens of a measurement under the settings of then
     history: TokenHistory = field(default_factory=TokenHistory)
     traces: deque[TracedToken] = field(default_factory=lambda: deque(maxlen=TRACED_TOKENS))
     kernels: KernelHistory = field(default_factory=KernelHistory)

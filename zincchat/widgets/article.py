@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine import BubbleReport, PieceRow, RemedyRow, RunSettings, piece_rows, remedy_rows
+from zincchat.panel.runs import STAMPED_TOKENS_NEEDED
 from zincchat.panel.segment import Segment, Settings
 from zincchat.panel.units import ms, rate
 from zincchat.widgets.line_view import Line, LineView
@@ -26,9 +27,8 @@ class Article(LineView):
         now = runs.get(RunSettings(settings.mode, settings.barriers, settings.fusion)) if settings else None
         pieces = piece_rows(now)
         modelled_ms = sum(row.article_ms or 0 for row in pieces)
-        segment = self.view.history.current or Segment(Settings("", True, ""))
         return [
-            *(verdict_lines(self.view, segment, self.content_size.width) if self.alone else [[], []]),
+            *(verdict_lines(self.view, self._judged(), self.content_size.width) if self.alone else [[], []]),
             [(f"{'ms':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
             *(_piece(row) for row in pieces),
             _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
@@ -37,6 +37,14 @@ class Article(LineView):
             *bubble_lines(self.view.bubbles),
             [("article: modelled for Qwen3.5-9B on an RX 9070 XT", "dim")],
         ]
+
+    def _judged(self) -> Segment:
+        """The chat's tokens since a setting changed; those of a measurement where too few of them are stamped."""
+        current, measured = self.view.history.current, self.view.measured
+        enough = current is not None and len(current.bubbles_us) >= STAMPED_TOKENS_NEEDED
+        if not enough and measured is not None and measured.settings == self.view.settings:
+            return measured
+        return current or Segment(Settings("", True, ""))
 
 
 def _columns(name: str, article: str, share: str, measured: str, measured_share: str, style: str = "") -> Line:
@@ -71,9 +79,9 @@ def bubble_lines(report: BubbleReport | None) -> list[Line]:
     """Three lines."""
     if report is None:
         return [
-            [("/measure runs each of these for 24 tokens and brackets", "dim")],
-            [("the bubbles; Esc stops it, the chat goes on as before", "dim")],
-            [],
+            [("/measure fills this table: the parts of a token, each", "dim")],
+            [("remedy for 24 tokens, and bounds for the bubbles; Esc", "dim")],
+            [("stops it, the chat goes on as before", "dim")],
         ]
     title = f"bubbles ◇ at token {report.position:,}, {'fused' if report.passes else 'unfused'}, {report.barriers}"
     low = f"{ms(report.lower_us)}±{ms(report.lower_error_us)}"
