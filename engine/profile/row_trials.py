@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from engine.errors import EngineError
 from engine.program.matrix import Weight
-from engine.program.matrix_kernels import row_defines
+from engine.program.matrix_kernels import ROW_DEFINES, row_defines
 from engine.program.op import Op
 from engine.program.row_choices import Choice
 from engine.program.tuning import ROW_KERNELS, Matrix
@@ -116,8 +116,9 @@ class RowTrials:
         return ops
 
     def _defines(self, op: Op, choice: Choice) -> Defines:
-        (_, kind, _, cols), team, divided = choice
-        return op.kernel.defines | row_defines(kind, cols, team, divided, self._device.shared_bytes)
+        (_, kind, rows, cols), team, divided = choice
+        kept = {name: value for name, value in op.kernel.defines.items() if name not in ROW_DEFINES}
+        return kept | row_defines(kind, rows, cols, team, divided, self._device.shared_bytes)
 
     def _build(self, choices: Sequence[Choice], built: Callable[[], None]) -> _Built:
         jobs: dict[tuple[object, ...], tuple[str, Defines]] = {}

@@ -44,9 +44,10 @@ class Choice(NamedTuple):
     division: Division
 
     @property
-    def kernel(self) -> tuple[Matrix, int, int, int]:
-        """What is compiled for it: choices that differ in the number of workgroups alone share it."""
-        return self.matrix, self.lanes, self.division.rows, self.division.teams
+    def kernel(self) -> tuple[Matrix, int, int, int, bool]:
+        """What is compiled for it: choices that differ in the number of workgroups alone may share it."""
+        divided = self.division
+        return self.matrix, self.lanes, divided.rows, divided.teams, divided.is_one_turn(self.matrix.rows)
 
 
 def usual(matrix: Matrix, device: RowDevice, team: int | None = None) -> Choice:

@@ -49,6 +49,10 @@ class Division(NamedTuple):
     teams: int
     workgroups: int
 
+    def is_one_turn(self, rows: int) -> bool:
+        """Whether no team has more of a matrix's ``rows`` than it takes at once."""
+        return rows <= self.rows * self.teams * self.workgroups
+
 
 @dataclass(frozen=True, slots=True)
 class RowTuning:
