@@ -62,10 +62,11 @@ def run_guarded(body: Callable[[], int], invocation: Invocation) -> int:
 
 
 def describe(error: Exception) -> str:
-    """What to tell the user about ``error``: an EngineError speaks for itself, the rest is unexpected."""
-    engine_error = getattr(sys.modules.get("engine"), "EngineError", None)
-    if isinstance(engine_error, type) and isinstance(error, engine_error):
-        return str(error)
+    """What to tell the user about ``error``: EngineError and SetupError speak for themselves, others are unexpected."""
+    for module, name in (("engine", "EngineError"), ("zincchat.setup.errors", "SetupError")):
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and isinstance(error, kind):
+            return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the output'}: {error.strerror}"
     if isinstance(error, MemoryError):

@@ -12,6 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from zincchat.hub.endpoint import check_endpoint
 from zincchat.hub.reference import Reference
 from zincchat.hub.variants import CONFIG, INDEX, Variant, choose_variant, fitting, gguf_variants, variant_name
 from zincchat.setup.errors import SetupError
@@ -35,8 +36,15 @@ class CachedModel:
 
 
 def cache_folder() -> Path:
-    """Where the cache is: HF_HUB_CACHE, else in HF_HOME, else the user's own. It need not exist."""
-    from huggingface_hub import constants
+    """Where the cache is: HF_HUB_CACHE, else in HF_HOME, else the user's own. It need not exist.
+
+    Raises SetupError where HF_ENDPOINT keeps huggingface_hub from being imported.
+    """
+    try:
+        from huggingface_hub import constants
+    except ValueError:
+        check_endpoint()
+        raise
 
     return Path(constants.HF_HUB_CACHE)
 

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from zincchat.hub.endpoint import check_endpoint
 from zincchat.hub.reference import Reference
 from zincchat.setup.errors import SetupError
 
@@ -15,6 +16,7 @@ _SIGN_IN = "set HF_TOKEN, or run 'hf auth login'"
 @contextmanager
 def hub_errors(reference: Reference) -> Iterator[None]:
     """Turn what huggingface_hub, the connection and the disk raise into SetupError; the cause is chained."""
+    check_endpoint()
     import httpx2
 
     try:

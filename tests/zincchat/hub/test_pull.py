@@ -327,6 +327,31 @@ def test_the_command_honours_the_environment(tmp_path: Path) -> None:
     assert "HF_HUB_OFFLINE" in absent.stderr
 
 
+@pytest.mark.parametrize(
+    "endpoint", ["", "  ", "huggingface.co", "ftp://hub", "https://", "http://[::1", "http://hub:port", "http://a hub"]
+)
+def test_an_endpoint_that_is_no_address(hub: FakeHub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    assert refusal(REPO) == (
+        f"HF_ENDPOINT is {endpoint!r}, which is no hub's address: unset it, or set one like https://huggingface.co"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("models", "list"), ("models", "pull", REPO), ("run", "--model", REPO, "Hi")])
+def test_an_endpoint_that_huggingface_hub_cannot_be_imported_with(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    program = "import sys; from zincchat.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "HF_ENDPOINT": "http://[::1", "HF_HOME": str(tmp_path), "ZINCCHAT_DATA": str(tmp_path)},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("zincchat: HF_ENDPOINT is 'http://[::1', which is no hub's address")
+
+
 @pytest.mark.parametrize("digest", ["../../../outside", "/tmp/outside", "", "A" * 64])
 def test_a_checksum_is_no_way_out_of_the_cache(
     hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch, digest: str
