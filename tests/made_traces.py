@@ -29,7 +29,7 @@ def made_trace(timing: TokenTiming, start_ns: int | None = None, deviation_ns: i
         at_ns = end_ns
     gpu_start_ns = next(lap.start_ns for lap in laps if lap.step == "submit") + 2 * NS
     gpu_ns = (timing.gpu_total_us or 0.0) * NS
-    settings: Any = Settings(timing.mode, timing.passes or ("qkv",) * timing.fusion, timing.barriers)
+    settings: Any = Settings(timing.mode, timing.passes or ("qkv",) * bool(timing.fusion), timing.barriers)
     axis = HostAxis(0.0, gpu_start_ns, 1.0, deviation_ns)
     return TokenTrace(timing.index, timing.index, settings, laps, axis, (0.0, gpu_ns), _stamped(timing))
 

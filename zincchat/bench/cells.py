@@ -136,6 +136,17 @@ def model(report: dict[str, Any]) -> str:
     return f"{report['model']} ({report['quantisation']}, {bytes_text(report['model_file_bytes'])})"
 
 
+def tuning(value: dict[str, Any]) -> str:
+    """How rows are divided, in one line; what divides otherwise than usual is only counted."""
+    if value["origin"] == "usual":
+        return "matrices divided as usual"
+    lanes = ", ".join(f"{name} by {count} lanes" for name, count in value["lanes"].items()) or "lanes as usual"
+    count = len(value["divisions"])
+    others = f"{count} {'matrix' if count == 1 else 'matrices'} otherwise than usual" if count else "rows as usual"
+    when = "" if value["origin"] == "measured" else ", at an earlier start"
+    return f"matrices divided as measured on this device{when}: {lanes}; {others}"
+
+
 def host(report: dict[str, Any]) -> str:
     """The processor and how many of its logical CPUs were to be had."""
     return f"{report['host_cpu']} ({report['host_cpus']} logical CPUs)"

@@ -72,6 +72,7 @@ def compare(report: dict[str, Any], earlier: dict[str, Any], name: str) -> dict[
                 if earlier.get(field) != report.get(field)
             ),
             *_different_passes(then, now),
+            *_different_tuning(earlier.get("tuning"), report["tuning"]),
         ],
         "only_then": [" ".join(key) for key in then if key not in now],
         "only_now": [" ".join(key) for key in now if key not in then],
@@ -96,6 +97,19 @@ def _different_passes(then: dict[_Key, dict[str, Any]], now: dict[_Key, dict[str
         for fusion, (before, after) in both.items()
         if isinstance(before, list) and isinstance(after, list) and before != after
     ]
+
+
+def _different_tuning(then: Any, now: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a measurement found may be another division; whether it was made at this start does not matter."""
+    if not isinstance(then, dict) or all(then.get(name) == now[name] for name in ("lanes", "divisions")):
+        return []
+    return [{"what": "division of matrices", "then": _division(then), "now": _division(now)}]
+
+
+def _division(tuning: dict[str, Any]) -> str:
+    parts = (tuning.get("lanes"), tuning.get("divisions"))
+    named = [f"{name} {value}" for part in parts if isinstance(part, dict) for name, value in part.items()]
+    return "; ".join(named) or "as usual"
 
 
 def _key(run: dict[str, Any]) -> _Key:

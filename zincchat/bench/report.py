@@ -48,6 +48,7 @@ def bench_report(
         "queued_gap_us": instruments.queued_gap_us,
         "submit_hint": instruments.submit_hint,
         "not_measured": instruments.problems,
+        "tuning": _tuning(engine),
         "context": engine.context,
         "prefill_tokens": workload.prefill_tokens,
         "decode_tokens": workload.decode_tokens,
@@ -61,6 +62,13 @@ def bench_report(
         "remedies": remedies(runs),
         "runs": runs,
     }
+
+
+def _tuning(engine: Engine) -> dict[str, Any]:
+    """How rows are divided, with what is otherwise than usual."""
+    used = engine.tuning
+    divisions = {name: divided._asdict() for name, divided in used.divisions.items()}
+    return {"origin": used.origin, "lanes": dict(used.lanes), "divisions": divisions}
 
 
 def _model_file(engine: Engine) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def _head(report: dict[str, Any]) -> list[str]:
         f"zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)}",
         f"clocks {cells.clocks(report)}",
     ]
+    lines.append(cells.tuning(report["tuning"]))
     lines.append(
         f"greedy decode of {report['decode_tokens']} tokens from an empty context, {cells.repeats(report)}"
         f"{f'; {shared}' if shared else ''}"

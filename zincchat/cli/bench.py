@@ -73,7 +73,7 @@ def bench(invocation: Invocation, /, **values: Any) -> None:
     context = _context(values["context"], workload)
     before = earlier.load_earlier(values["against"]) if values["against"] is not None else None
     path = resolve_model(values["model"])
-    with open_engine(path, {**options.given(values, "device", "quantize"), **context}) as engine:
+    with open_engine(path, {**options.given(values, "device", "quantize", "tuning"), **context}) as engine:
         if engine.context < workload.context:
             raise Failure(f"{engine.model.name} holds {engine.context} tokens; this bench needs {workload.context}")
         settings = _settings(engine, values)

@@ -47,6 +47,8 @@ def open_engine(path: Path, settings: dict[str, Any], takes: str = "ids") -> Ite
 def _load_text(stage: str, done: int, total: int) -> str:
     if stage == "weights":
         return f"loading weights {done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+    if stage == "tuning":
+        return f"measuring kernels {done} of {total}"
     return f"loading {stage} {done} of {total}" if total else f"loading {stage}"
 
 

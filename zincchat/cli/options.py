@@ -101,6 +101,11 @@ model_options = compose(
         "embedding and output.",
     ),
     click.option("--device", metavar="INDEX|NAME", help="A device's index or part of its name."),
+    click.option(
+        "--tuning/--no-tuning",
+        default=None,
+        help="Divide matrices as a measurement on this device finds best, or as usual [measured on GPUs].",
+    ),
     debug_option,
 )
 
@@ -150,7 +155,7 @@ def given(values: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def engine_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of ``Engine.open`` that the user set; the engine's defaults stand for the rest."""
-    return given(values, "device", "quantize", "context", "mode", "barriers", "fusion")
+    return given(values, "device", "quantize", "tuning", "context", "mode", "barriers", "fusion")
 
 
 def sampling_overrides(values: dict[str, Any]) -> dict[str, Any]:

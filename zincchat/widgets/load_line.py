@@ -11,6 +11,7 @@ from zincchat.panel.units import gauge
 STAGES = {
     "device": "opening the device",
     "kernels": "preparing kernels",
+    "tuning": "measuring kernels",
     "fusion": "measuring fusions",
     "weights": "loading weights",
     "warm-up": "trying the kernels",

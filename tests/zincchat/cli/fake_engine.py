@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 import engine as engine_package
-from engine import DeviceRoom, EngineError, Sampling, TokenTiming, TokenTrace
+from engine import DeviceRoom, EngineError, Sampling, TokenTiming, TokenTrace, Tuning
 from tests.made_traces import made_trace
 
 TRAINED_CONTEXT = 8192
@@ -166,6 +166,7 @@ class FakeEngine:
     probe_gb_s = 9.7
     queued_gap_us = 13.0
     refused_modes: ClassVar[dict[str, str]] = {}
+    tuning = Tuning("usual")
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.mode = settings["mode"]
@@ -203,10 +204,14 @@ class FakeEngine:
         *,
         quantize: str | None = None,
         takes: str = "ids",
+        tuning: bool | None = None,
     ) -> FakeEngine:
         settings = {"device": device, "context": context, "mode": mode, "fusion": fusion, "barriers": barriers}
         cls.last_takes = takes
-        cls.opened.append({"path": path, **settings} | ({"quantize": quantize} if quantize else {}))
+        named = {"quantize": quantize, "tuning": tuning}
+        cls.opened.append(
+            {"path": path, **settings} | {key: value for key, value in named.items() if value is not None}
+        )
         if isinstance(device, str) and device.lower() not in DEVICES[1].name.lower():
             raise EngineError(f"no device matches {device!r}; there are {', '.join(item.name for item in DEVICES)}")
         if progress is not None:

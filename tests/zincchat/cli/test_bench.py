@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import engine as engine_package
-from engine import EngineError, TokenTiming, TokenTrace
+from engine import EngineError, TokenTiming, TokenTrace, Tuning
+from engine.program.tuning import Division
 from tests.made_traces import made_trace
 from tests.zincchat.cli.conftest import Outcome
 from tests.zincchat.cli.fake_engine import FakeEngine
@@ -326,3 +327,37 @@ def test_against_an_earlier_bench(zincchat: Zincchat, tmp_path: Path) -> None:
     for form in ((), ("--markdown",)):
         text = zincchat(*SHORT, "--modes", "reuse", *form, "--against", str(file)).out
         assert "fakepipe 0.9 then, fakepipe 1.0 now" in text
+
+
+MEASURED = Tuning("measured", {"Q4_0 x 4096": 32}, {"head Q6_K 32000 x 4096": Division(4, 4, 132)})
+
+
+def test_it_says_how_matrices_are_divided(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert zincchat(*SHORT, "--json").json["tuning"] == {"origin": "usual", "lanes": {}, "divisions": {}}
+    assert "matrices divided as usual" in zincchat(*SHORT).out
+    monkeypatch.setattr(FakeEngine, "tuning", MEASURED)
+    divided = {"head Q6_K 32000 x 4096": {"rows": 4, "teams": 4, "workgroups": 132}}
+    assert zincchat(*SHORT, "--json").json["tuning"]["divisions"] == divided
+    line = "matrices divided as measured on this device: Q4_0 x 4096 by 32 lanes; 1 matrix otherwise than usual"
+    assert line in zincchat(*SHORT).out.splitlines()
+    assert line.replace("_", "\\_") in zincchat(*SHORT, "--markdown").out
+
+
+def test_another_division_is_a_difference(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "then.json"
+    file.write_text(zincchat(*SHORT, "--json").out)
+    monkeypatch.setattr(FakeEngine, "tuning", MEASURED)
+    differs = zincchat(*SHORT, "--json", "--against", str(file)).json["against"]["differs"]
+    assert [(each["what"], each["then"]) for each in differs] == [("division of matrices", "as usual")]
+    assert differs[0]["now"].startswith("Q4_0 x 4096 32; head Q6_K")
+    file.write_text(zincchat(*SHORT, "--json").out)
+    monkeypatch.setattr(FakeEngine, "tuning", replace(MEASURED, origin="remembered"))
+    assert zincchat(*SHORT, "--json", "--against", str(file)).json["against"]["differs"] == []
+
+
+@pytest.mark.parametrize(("option", "given"), [((), {}), (("--no-tuning",), {"tuning": False})])
+def test_the_measurement_of_divisions_can_be_left_out(
+    zincchat: Zincchat, option: tuple[str, ...], given: dict[str, bool]
+) -> None:
+    assert zincchat(*SHORT, *option).code == 0
+    assert {key: value for key, value in FakeEngine.opened[-1].items() if key == "tuning"} == given
