@@ -22,8 +22,9 @@ setup:
 chat: setup
 	@.venv/bin/zincchat $(ARGS)
 
+# Two workers, a file's tests in one of them; -n0 in ARGS for none, as --pdb needs it.
 test: setup check
-	@$(LAUNCH) -m pytest $(ARGS)
+	@$(LAUNCH) -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup
 	@.venv/bin/ruff format --check .

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine import set_loader_environment
+from zincchat import cached_driver
 from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
+from zincchat.launcher import driver_environment
 from zincchat.paths import data_dir
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: Iterable[Any]) -> None:
+    """pytest-xdist's workers start as the launcher started this process, so that they run on the same driver."""
+    driver = cached_driver.chosen()
+    if driver is not None and driver.runs_here:
+        for spec in specs:
+            spec.python = shlex.join([*driver.prefix(), sys.executable])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        set_loader_environment(driver_environment())
 
 
 @pytest.fixture(scope="session")
