@@ -96,8 +96,8 @@ def bubbles_between(run: dict[str, Any]) -> str:
 
 
 def kernel_grid(kernels: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the kinds of kernels; the first two columns are words."""
-    header = ["kernel", "weights", "a token", "us each", "us a token", "kB each", "GB/s", "of probe"]
+    """Header and rows of the kinds of kernels: n of them a token, us and kB of one. The first two columns are words."""
+    header = ["kernel", "type", "n", "us", "us/token", "kB", "GB/s", "probe"]
     rows = [
         [
             kind["name"],

@@ -61,7 +61,10 @@ def _kernels(kernels: dict[str, Any] | None) -> str:
     if kernels is None:
         return "*No table of kernels: none was stamped, or kernels cannot read a clock on this device.*"
     header, rows = cells.kernel_grid(kernels)
-    caption = f"*The kernels of {_escaped(cells.kernel_setting(kernels))}; medians over the dispatches of their kind.*"
+    caption = (
+        f"*The kernels of {_escaped(cells.kernel_setting(kernels))}; medians over dispatches: n a token, us and kB of one,"
+        " and its share of the probe's bandwidth.*"
+    )
     return f"{_lines(header, rows, 2)}\n\n{caption}"
 
 

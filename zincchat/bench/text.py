@@ -111,7 +111,7 @@ def _verdicts(runs: Sequence[dict[str, Any]]) -> list[str]:
 def _kernels(kernels: dict[str, Any], width: int) -> list[str]:
     """A row a kind of kernel, in the program's order."""
     header, rows = cells.kernel_grid(kernels)
-    title = f"The kernels of {cells.kernel_setting(kernels)}*: medians over the dispatches of their kind"
+    title = f"The kernels of {cells.kernel_setting(kernels)}*: medians over dispatches"
     return [*wrapped([title], width), *fitted(header, rows, 2, width)]
 
 
@@ -153,8 +153,8 @@ def _notes(report: dict[str, Any]) -> list[str]:
         )
     if report["kernels"] is not None:
         lines.append(
-            "of probe: what is read from a cache and not from memory can exceed it; us a token: all of a kind, which"
-            " may run beside others"
+            "n: dispatches a token; us, kB: of one; us/token: of all n, which may run beside others; probe: share of"
+            " the bandwidth below, which what is read from a cache can exceed"
         )
     elif stamped:
         lines.append("no table of kernels: kernels cannot read a clock on this device")
