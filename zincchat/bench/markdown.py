@@ -62,8 +62,8 @@ def _kernels(kernels: dict[str, Any] | None) -> str:
         return "*No table of kernels: none was stamped, or kernels cannot read a clock on this device.*"
     header, rows = cells.kernel_grid(kernels)
     caption = (
-        f"*The kernels of {_escaped(cells.kernel_setting(kernels))}; medians over dispatches: n a token, us and kB of one,"
-        " and its share of the probe's bandwidth.*"
+        f"*The kernels of {_escaped(cells.kernel_setting(kernels))}; medians over dispatches: n a token,"
+        " us and kB of one, and its share of the probe's bandwidth.*"
     )
     return f"{_lines(header, rows, 2)}\n\n{caption}"
 
