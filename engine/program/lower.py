@@ -22,15 +22,14 @@ from engine.program.matrix import (
     qkv,
     to_float16,
 )
-from engine.program.matrix_kernels import MOST_GROUPS, TO_FLOAT16_DEFINES, matrix_size
+from engine.program.matrix_kernels import MOST_GROUPS, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
-from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles
+from engine.program.small_kernels import attended_ranges, rope_defines, small_kernels
+from engine.program.tuning import prompt_tiles
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import Defines, KernelSet
+from engine.vulkan.pipelines import KernelSet
 
-_NORM_LANES = 512
-SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
 _FLOAT_BYTES = 4
 _READ_ONLY_X = ("matvec", "matvec_add", "bias")  # nodes of projections, which do not write what they multiply by
 
@@ -46,77 +45,6 @@ class Buffers(NamedTuple):
     sums: Slice  # float32 (splits, heads, 2)
     arrivals: Slice  # uint32 (heads,), zero between tokens
     float16: Float16  # of a prompt chunk, what cooperative matrices multiply by
-
-
-class _Choice(NamedTuple):
-    name: str
-    defines: Defines
-
-
-def rope_defines(g: Geometry) -> Defines:
-    """What rope.glsl must know of the model."""
-    return {"HEAD_DIM": g.head_size, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
-
-
-def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
-    """Defines of norm.comp for vectors of ``width``; ``cpu``: on a software device."""
-    if cpu:
-        return {"LANES": subgroup_size}
-    wanted = min(_NORM_LANES, -(-width // 4))  # a lane has four columns at a time
-    return {"LANES": -(-wanted // subgroup_size) * subgroup_size, "BLOCKS": -(-width // 32)}
-
-
-def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
-    """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE."""
-    lanes = attend_lanes(subgroup_size)
-    units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
-    lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
-    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g.heads, g.kv_heads, g.head_size)}
-
-
-def prompt_defines(head_size: int) -> Defines:
-    """Defines of attend_prompt.comp."""
-    tiles = prompt_tiles(head_size)
-    return {"HEAD_DIM": head_size, "QUERIES": tiles.queries, "KEYS": tiles.keys}
-
-
-def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, _Choice]:
-    """The kernels besides the matrix ones, by node kind, chosen for this device: those that the model needs."""
-    device = kernels.device
-    cpu = device.row_kernels
-    size = device.subgroup_size
-    head: Defines = {"HEAD_DIM": g.head_size}
-    rope = rope_defines(g)
-    attend: Defines = {**head, "SPLIT": SPLIT_TOKENS}
-    attend_name = "attend_rows"
-    if not cpu:
-        attend_name = "attend_prompt" if prefill else "attend_groups"
-        attend = prompt_defines(g.head_size) if prefill else attend | attend_defines(g, size)
-    elif prefill:
-        attend["PREFILL"] = 1
-    norm = norm_defines(g.hidden, size, cpu)
-    further = {
-        "bias": _Choice("bias", {}),
-        "head_norm": _Choice("head_norm", head),
-        "norm_rope_store": _Choice("norm_rope_store", rope),
-        "attend_gated": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1, "GATED": 1}),
-        "norm_add": _Choice("norm", {**norm, "ADD": 1}),
-        "gelu_mul": _Choice("gelu_mul", {}),
-    }
-    if prefill and matrix_size(kernels):
-        further["to_float16"] = _Choice("to_float16", TO_FLOAT16_DEFINES)
-    return {
-        "norm": _Choice("norm", norm),
-        "add": _Choice("add", {}),
-        "rope": _Choice("rope", rope),
-        "store": _Choice("store_kv", head),
-        "rope_store": _Choice("rope_store", rope),
-        "attend": _Choice(attend_name, attend),
-        "attend_merged": _Choice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
-        "merge": _Choice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
-        "silu_mul": _Choice("silu_mul", {}),
-        **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
-    }
 
 
 class Lowering:
@@ -352,9 +280,3 @@ def _norm_and_bias(more: list[Any]) -> tuple[Norm | None, Bias | None]:
 def _over(count: int) -> tuple[int, int, int]:
     """Workgroups of 64 for so many elements, as many as one dimension may have; the kernel takes the rest in turns."""
     return min(-(-count // 64), MOST_GROUPS), 1, 1
-
-
-def attended_ranges(bucket: int, window: int) -> int:
-    """How many ranges of SPLIT_TOKENS a decode token sees at most, at a position within ``bucket`` tokens."""
-    ranges = -(-bucket // SPLIT_TOKENS)
-    return min(ranges, -(-(window - 1) // SPLIT_TOKENS) + 1) if window else ranges

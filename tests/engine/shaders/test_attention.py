@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.program.lower import SPLIT_TOKENS as SPLIT
-from engine.program.lower import attend_defines, attended_ranges, prompt_defines
+from engine.program.small_kernels import SPLIT_TOKENS as SPLIT
+from engine.program.small_kernels import attend_defines, attended_ranges, prompt_defines
 from tests.engine.gpu import POISON, Gpu
 
 

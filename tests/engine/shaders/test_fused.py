@@ -11,10 +11,10 @@ import pytest
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
 from engine.program import matrix, sample
-from engine.program.lower import norm_defines
 from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
+from engine.program.small_kernels import norm_defines
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines
 from engine.weights.repack import repack

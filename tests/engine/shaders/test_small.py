@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.program.lower import norm_defines
+from engine.program.small_kernels import norm_defines
 from tests.engine.gpu import POISON, Gpu
 
 

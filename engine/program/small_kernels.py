@@ -1,0 +1,92 @@
+"""Which kernels do what is no multiplication by a matrix: by the model's shape and the device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.models.config import Geometry
+from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, matrix_size
+from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles
+from engine.vulkan.pipelines import Defines, KernelSet
+
+SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
+_NORM_LANES = 512
+
+
+class KernelChoice(NamedTuple):
+    """A kernel by the name of its source, and the defines it is built with."""
+
+    name: str
+    defines: Defines
+
+
+def rope_defines(g: Geometry) -> Defines:
+    """What rope.glsl must know of the model."""
+    return {"HEAD_DIM": g.head_size, "ROTATED": g.rotated, **({"ROPE_HALVES": 1} if g.rope_halves else {})}
+
+
+def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
+    """Defines of norm.comp for vectors of ``width``; ``cpu``: on a software device."""
+    if cpu:
+        return {"LANES": subgroup_size}
+    wanted = min(_NORM_LANES, -(-width // 4))  # a lane has four columns at a time
+    return {"LANES": -(-wanted // subgroup_size) * subgroup_size, "BLOCKS": -(-width // 32)}
+
+
+def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
+    """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE."""
+    lanes = attend_lanes(subgroup_size)
+    units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
+    lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
+    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g.heads, g.kv_heads, g.head_size)}
+
+
+def prompt_defines(head_size: int) -> Defines:
+    """Defines of attend_prompt.comp."""
+    tiles = prompt_tiles(head_size)
+    return {"HEAD_DIM": head_size, "QUERIES": tiles.queries, "KEYS": tiles.keys}
+
+
+def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, KernelChoice]:
+    """The kernels besides the matrix ones, by node kind, chosen for this device: those that the model needs."""
+    device = kernels.device
+    cpu = device.row_kernels
+    size = device.subgroup_size
+    head: Defines = {"HEAD_DIM": g.head_size}
+    rope = rope_defines(g)
+    attend: Defines = {**head, "SPLIT": SPLIT_TOKENS}
+    attend_name = "attend_rows"
+    if not cpu:
+        attend_name = "attend_prompt" if prefill else "attend_groups"
+        attend = prompt_defines(g.head_size) if prefill else attend | attend_defines(g, size)
+    elif prefill:
+        attend["PREFILL"] = 1
+    norm = norm_defines(g.hidden, size, cpu)
+    further = {
+        "bias": KernelChoice("bias", {}),
+        "head_norm": KernelChoice("head_norm", head),
+        "norm_rope_store": KernelChoice("norm_rope_store", rope),
+        "attend_gated": KernelChoice(attend_name, attend if prefill else {**attend, "MERGE": 1, "GATED": 1}),
+        "norm_add": KernelChoice("norm", {**norm, "ADD": 1}),
+        "gelu_mul": KernelChoice("gelu_mul", {}),
+    }
+    if prefill and matrix_size(kernels):
+        further["to_float16"] = KernelChoice("to_float16", TO_FLOAT16_DEFINES)
+    return {
+        "norm": KernelChoice("norm", norm),
+        "add": KernelChoice("add", {}),
+        "rope": KernelChoice("rope", rope),
+        "store": KernelChoice("store_kv", head),
+        "rope_store": KernelChoice("rope_store", rope),
+        "attend": KernelChoice(attend_name, attend),
+        "attend_merged": KernelChoice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
+        "merge": KernelChoice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
+        "silu_mul": KernelChoice("silu_mul", {}),
+        **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
+    }
+
+
+def attended_ranges(bucket: int, window: int) -> int:
+    """How many ranges of SPLIT_TOKENS a decode token sees at most, at a position within ``bucket`` tokens."""
+    ranges = -(-bucket // SPLIT_TOKENS)
+    return min(ranges, -(-(window - 1) // SPLIT_TOKENS) + 1) if window else ranges
