@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from engine.decode.program import DecodeProgram
 from engine.profile.choose import choice_key
 from engine.profile.remembered_tuning import VERSION, remember, remembered
 from engine.profile.row_trials import Limits, RowTrials, workloads
 from engine.profile.tune import Times, Trial, tune
 from engine.program.matrix import Weight
-from engine.program.op import Op
 from engine.program.row_choices import RowDevice
-from engine.program.tuning import Division, RowTuning
+from engine.program.tuning import UNTUNED, Division, RowTuning
 from engine.progress import Progress
 from engine.vulkan.pipelines import Kernels
 
@@ -35,7 +35,11 @@ class Tuning:
 
 
 class RowTuner:
-    """Sets the ``tuning`` of a device's kernels. ``used`` tells it, ``times`` (us an op) what was tried, if it was."""
+    """Sets the ``tuning`` of a device's kernels, and tells it in ``used``.
+
+    After a measurement ``times``, us an op, are those of all that was tried, and ``token_us`` a token's as usual and as
+    tuned.
+    """
 
     def __init__(self, kernels: Kernels, wanted: bool | None, facts: Sequence[object]) -> None:
         """Take what is remembered for the device and ``facts`` of the model; where ``is_due``, ``measure`` follows.
@@ -50,15 +54,22 @@ class RowTuner:
         self.is_due = not device.row_kernels and (not device.is_cpu if wanted is None else wanted)
         self.used = Tuning("usual")
         self.times: Times = {}
+        self.token_us: tuple[float, ...] = ()
         if self.is_due and (found := remembered(self._key, self._limits)) is not None:
             self._take(found, "remembered")
 
-    def measure(self, ops: Iterable[Op], weights: Sequence[Weight], progress: Progress) -> None:
-        """Try, keep and use what is best for a token of these ``ops``; nothing may be in flight.
+    def measure(
+        self,
+        build: Callable[[], DecodeProgram],
+        least_us: Callable[[Sequence[DecodeProgram]], list[float]],
+        weights: Sequence[Weight],
+        progress: Progress,
+    ) -> None:
+        """Try, keep and use what is best for a token of the program that ``build`` makes; nothing may be in flight.
 
-        It takes some seconds. Weights forget what they had planned.
+        ``least_us`` times whole programs: by that a tuning stays that makes a token faster, and by nothing less. It
+        takes some seconds. ``weights`` are the program's; they forget what they had planned.
         """
-        works = workloads(ops, weights)
         built = 0
 
         def count() -> None:
@@ -67,18 +78,28 @@ class RowTuner:
             progress("tuning", built, LIMITS.kernels)
 
         progress("tuning", 0, LIMITS.kernels)
+        usual = build()
+        works = workloads(usual.ops, weights)
+        least_us([usual])  # so that what its ops read is what a token leaves there
         with RowTrials(self._kernels, works, LIMITS) as trials:
             trial: Trial = partial(trials.times_us, built=count)
             tuning, self.times = tune(works, self._limits, trial, LIMITS.kernels)
+        self._take(tuning, "measured", weights)
+        if tuning != UNTUNED:
+            self.token_us = tuple(least_us([usual, build()]))
+            if self.token_us[1] >= self.token_us[0]:
+                tuning = UNTUNED
+                self._take(tuning, "measured", weights)
         progress("tuning", LIMITS.kernels, LIMITS.kernels)
         remember(self._key, tuning)
+
+    def _take(
+        self, tuning: RowTuning, origin: Literal["measured", "remembered"], weights: Sequence[Weight] = ()
+    ) -> None:
+        self._kernels.tuning = tuning
         for weight in weights:
             for part in (weight, *weight.parts):
                 part.plans.clear()
-        self._take(tuning, "measured")
-
-    def _take(self, tuning: RowTuning, origin: Literal["measured", "remembered"]) -> None:
-        self._kernels.tuning = tuning
         self.is_due = False
         self.used = Tuning(
             origin,

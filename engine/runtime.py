@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from threading import Thread
 
 import numpy as np
@@ -138,8 +139,9 @@ class Runtime:
         memory.flush()
         self.offered_passes = lowering.passes
         if self.tuner.is_due:
-            ops = self.instruments.run_unstamped(self.offered_passes, self._slot)
-            self.tuner.measure(ops, weights.all_matrices(), progress)
+            settings = Settings("reuse", self.offered_passes, "needed")
+            build = partial(builder.build, builder.bucket(0), settings, self._slot)
+            self.tuner.measure(build, self.instruments.least_us, weights.all_matrices(), progress)
             jobs = prepare_kernels()
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 
-from engine.decode.program import ProgramBuilder, Settings, Slot
+from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import ROUNDS, BubbleMeter
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.choose import choose
@@ -17,12 +17,12 @@ from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
 from engine.profile.scratch import Scratch
-from engine.program.op import Op
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
+_PROGRAM_ROUNDS = Rounds(1, 10, 0.5)
 _HINT_ROUNDS = Rounds(6, 32, 2.0, settle=False)
 
 
@@ -75,13 +75,19 @@ class Instruments:
         with self._scratch.at(0) as before:
             self._meter.run_once(program, before)
 
-    def run_unstamped(self, passes: tuple[str, ...], slot: Slot) -> list[Op]:
-        """Run the token fed at position 0 once; its ops, whose inputs then hold what a token leaves there."""
-        program = self._builder.build(self._builder.bucket(0), Settings("reuse", passes, "needed"), slot)
-        with closing(CommandBuffer(self._device)) as commands, self._scratch.at(0) as before:
-            commands.record_all(program.ops, program.barriers)
-            run_us(commands, before)
-        return program.ops
+    def least_us(self, programs: Sequence[DecodeProgram]) -> list[float]:
+        """The shortest GPU time of each of several programs, run in turns, of the token fed at position 0.
+
+        With one there is nothing to compare, and no time is spent on raising clocks.
+        """
+        rounds = _PROGRAM_ROUNDS._replace(clocks=len(programs) > 1)
+        with ExitStack() as cleanup:
+            recorded = [cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in programs]
+            for commands, program in zip(recorded, programs, strict=True):
+                commands.record_all(program.ops, program.barriers)
+            before = cleanup.enter_context(self._scratch.at(0))
+            times = interleaved({str(index): each for index, each in enumerate(recorded)}, before, rounds)
+        return [min(each) for each in times.values()]
 
     def choose_passes(self, offered: Sequence[str], slot: Slot) -> tuple[str, ...]:
         """Measure which ``offered`` fusion passes pay on the token fed at position 0, sampling as ``slot`` says."""

@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     """What a measurement may take: kernels in all, and seconds for each time that choices are timed."""
 
     kernels: int = 60
-    build_s: float = 3.5
+    build_s: float = 3.0
     clocks_s: float = 0.5  # an H200 that stood idle raises its clocks after 0.2 to 0.35 s of work
     run_s: float = 0.7
 

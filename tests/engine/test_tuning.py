@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +15,12 @@ import pytest
 from gguf.constants import GGMLQuantizationType as T
 
 from engine import FUSION_PASSES, Engine, Sampling, row_tuner
+from engine.decode.program import Settings
 from engine.profile import choose, remembered_tuning
 from engine.profile.row_trials import Limits
-from engine.program.tuning import ROW_KERNELS, Division, Matrix, RowTuning
+from engine.profile.tune import Tuned
+from engine.program.tuning import ROW_KERNELS, UNTUNED, Division, Matrix, RowTuning
+from engine.progress import no_progress
 from engine.row_tuner import RowTuner
 from engine.vulkan.shader_path import shader_root
 from tests.engine import llama_reference
@@ -119,6 +123,30 @@ def test_what_no_kernel_can_be_built_by_is_measured_anew(kept: Path, damage: Cal
     assert RowTuner(kernels(), None, ()).is_due
 
 
+@pytest.mark.parametrize(("token_us", "taken"), [((10.0, 9.9), GPU), ((10.0, 10.0), UNTUNED)])
+def test_a_tuning_by_which_no_token_is_faster_is_not_taken(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, token_us: tuple[float, float], taken: RowTuning
+) -> None:
+    monkeypatch.setattr(row_tuner, "tune", lambda *_: Tuned(GPU, {}))
+    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext(SimpleNamespace(times_us=None)))
+    programs: list[RowTuning | None] = []
+    measured = kernels()
+
+    def build() -> Any:
+        programs.append(measured.tuning)
+        return SimpleNamespace(ops=[])
+
+    weight = SimpleNamespace(plans={"planned": "before"}, parts=(), quants=None)
+    weights: Any = [weight]
+    tuner = RowTuner(measured, None, ())
+    tuner.measure(build, lambda programs: list(token_us)[: len(programs)], weights, no_progress)
+    assert programs == [None, GPU]
+    assert measured.tuning == taken and weight.plans == {} and not tuner.is_due
+    assert tuner.used.origin == "measured" and len(tuner.used.lanes) == len(taken.lanes)
+    again = kernels()
+    assert not RowTuner(again, None, ()).is_due and again.tuning == taken
+
+
 def test_a_model_is_measured_once(path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tuner, "LIMITS", Limits(kernels=6, build_s=2.0, run_s=0.05))
     stages: list[tuple[str, int, int]] = []
@@ -143,7 +171,7 @@ def lanes_used(opened: Engine) -> set[tuple[tuple[T, int], int]]:
     """(type, cols) and lanes of the row kernels of both programs of mode ``reuse``."""
     runtime, found = opened._runtime, set()
     for passes in (FUSION_PASSES, ()):
-        for op in runtime.instruments.run_unstamped(passes, runtime._slot):
+        for op in runtime.builder.build(64, Settings("reuse", passes, "needed"), runtime._slot).ops:
             if op.kernel.name in ROW_KERNELS:
                 defines = op.kernel.defines
                 kind = T[str(defines["WEIGHT_TYPE"]).removeprefix("WEIGHT_")]
