@@ -128,7 +128,7 @@ def test_a_tuning_by_which_no_token_is_faster_is_not_taken(
     kept: Path, monkeypatch: pytest.MonkeyPatch, token_us: tuple[float, float], taken: RowTuning
 ) -> None:
     monkeypatch.setattr(row_tuner, "tune", lambda *_: Tuned(GPU, {}))
-    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext(SimpleNamespace(times_us=None)))
+    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext(SimpleNamespace(times_us=dict)))
     programs: list[RowTuning | None] = []
     measured = kernels()
 
