@@ -18,6 +18,7 @@ from engine.program.tuning import Division, Matrix, RowTuning
 
 _CLEARLY = 0.97  # a difference below 3% is noise
 _FOR_LANES = 0.6  # of the kernels that may be built
+_INVOCATIONS = 512  # a workgroup: with one of these a multiprocessor an H200 makes x ready only once
 _Group = tuple[GGMLQuantizationType, int]  # type, cols
 Times = Mapping[Choice, float]
 # times choices, without those that it could not; us an op
@@ -34,7 +35,7 @@ class Tuned(NamedTuple):
 def tune(works: Sequence[Workload], device: RowDevice, trial: Trial, most_kernels: int) -> Tuned:
     """Choose by at most two calls of ``trial``, which may have to build ``most_kernels`` in all.
 
-    First the lanes, each with two numbers of rows at once; then, with the lanes that were best, the other divisions,
+    First the lanes, each with up to three divisions; then, with the lanes that were best, the other divisions,
     beside the usual ones once more. ``works``: those with the most bytes first; what there are no kernels left for
     stays as usual.
     """
@@ -56,27 +57,35 @@ def _grouped(works: Sequence[Workload]) -> dict[_Group, list[Workload]]:
 
 
 def _lane_trials(groups: Mapping[_Group, list[Workload]], device: RowDevice, most_kernels: int) -> list[Choice]:
-    """All lanes of each group, as long as they are not too many kernels."""
+    """All lanes of each group, those with the most bytes first, as long as they are not too many kernels."""
     found: list[list[Choice]] = []
     by_bytes = sorted(groups.items(), key=lambda item: sum(work.bytes for work in item[1]), reverse=True)
     for group, members in by_bytes:
         teams = lane_choices(*group, device)
         wanted = [_few(work.matrix, team, device) for team in teams for work in members]
-        if len(teams) > 1 and sum(map(len, (*found, *wanted))) <= most_kernels:
-            found += wanted
+        for some in (wanted, [few[:1] for few in wanted]):
+            if len(teams) > 1 and sum(map(len, (*found, *some))) <= most_kernels:
+                found += some
+                break
     # the usual ones first: the time to build may end before the kernels do
     return [few[0] for few in found] + [choice for few in found for choice in few[1:]]
 
 
 def _few(matrix: Matrix, team: int, device: RowDevice) -> list[Choice]:
-    """The usual division, and one with twice as many rows at once, or else half."""
+    """The usual division, one with twice as many rows at once or else half, and one with _INVOCATIONS a workgroup."""
     first, *others = divisions(matrix, team, device)
     rows, teams, _ = first.division
-    for wanted in (rows * 2, rows // 2):
-        for other in others:
-            if other.division.rows == wanted and other.division.teams == teams:
-                return [first, other]
-    return [first]
+    by_rows: dict[int, list[Choice]] = {}
+    for choice in others:
+        by_rows.setdefault(choice.division.rows, []).append(choice)
+
+    def nearest(choices: list[Choice], wanted: int) -> list[Choice]:
+        ordered = sorted(choices, key=lambda choice: abs(log2(choice.division.teams / wanted)))
+        return ordered[:1]
+
+    found = [first, *nearest(by_rows.get(rows * 2) or by_rows.get(rows // 2, []), teams)]
+    wanted = max(1, _INVOCATIONS // team)
+    return found if wanted == teams else found + nearest(by_rows.get(rows, []), wanted)
 
 
 def _best_team(members: Sequence[Workload], device: RowDevice, times: Times) -> int:
