@@ -45,7 +45,7 @@ layout(push_constant) uniform WalkPush {
 #include "tape.glsl"
 #include "state.glsl"
 
-#define WALK_SHARED 20
+#define WALK_SHARED 25
 layout(std430) shared WalkShared {
     uint walk_record[2 * RECORD_WORDS];  // this op's and the next one's
     uint walk_ended;

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.program.op import Op
 from engine.vulkan.pipelines import Kernel
 
-RECORD_BYTES = 144
+RECORD_BYTES = 192
 _WAITS, _ARRIVES = 1, 2
 _HEADER = struct.Struct("<4I")
 _HEADER_WORDS = 4

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 from gguf.constants import GGMLQuantizationType
 
+from engine.program import resident_rows
 from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, Groups, Use, choose, layout, operation_of, turning
 from engine.program.matrix_tiles import FEW_TOKENS
 from engine.program.op import Op
+from engine.program.resident_rows import End, Planes
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, KernelSet
 
@@ -77,6 +79,10 @@ def matvec(
 
     ``norm`` (on GPUs) is applied to x first.
     """
+    if resident_rows.takes(kernels, weight.type, weight.cols):
+        kind = resident_rows.ADD if add else resident_rows.BIAS if bias else resident_rows.STORE
+        added = End(kind, bias=bias.vector if bias else None)
+        return _resident_op(kernels, weight, weight, x, y, added, norm, piece, name or weight.name)
     use: Use
     if norm:
         use = "norm_matvec_bias" if bias else "norm_matvec"
@@ -107,6 +113,9 @@ def gate_up(
 
     ``norm`` (on GPUs) is applied to x first.
     """
+    if resident_rows.takes(kernels, gate.type, gate.cols):
+        gated = End(resident_rows.GATE_GELU if gelu else resident_rows.GATE)
+        return _resident_op(kernels, gate, up, x, y, gated, norm, "weights", name)
     plain: Use = "gate_up_gelu" if gelu else "gate_up"
     after_norm: Use = "norm_gate_up_gelu" if gelu else "norm_gate_up"
     use = after_norm if norm else plain
@@ -155,6 +164,15 @@ def qkv(
     ``rope`` are rope.glsl's defines; ``bias`` is added before RoPE, float32 (q_size + 2 kv_size,).
     """
     use: Use
+    if resident_rows.takes(kernels, weight.type, weight.cols):
+        turned = rope if caches.rope_table else {**rope, "ROTATED": 0}
+        added = bias.vector if bias else None
+        table, k_cache, v_cache, state, *counts = caches
+        heads, kv_heads, context = counts
+        end = End(
+            resident_rows.QKV, added, table, k_cache, v_cache, state, None, None, heads, kv_heads, context, turned
+        )
+        return _resident_op(kernels, weight, weight, x, q, end, norm, "weights", name or weight.name)
     if caches.rope_table is None:
         if bias:
             raise ValueError("there is no kernel for a bias without RoPE")
@@ -184,12 +202,34 @@ def head_keys(
 
     ``scan``: step, state, scratch, and the padded vocabulary (engine.program.sample).
     """
-    kernel, groups, scalars, moved = _plan(kernels, weight, "norm_head" if norm else "head")
     step, state, scratch, padded = scan
+    if resident_rows.takes(kernels, weight.type, weight.cols):
+        keys = End(resident_rows.HEAD, state=state, step=step, scratch=scratch, padded=padded)
+        op = _resident_op(kernels, weight, weight, x, y, keys, norm, "head", name or weight.name, 4 * padded)
+        return op, op.groups[0] * resident_rows.teams(kernels)
+    kernel, groups, scalars, moved = _plan(kernels, weight, "norm_head" if norm else "head")
     buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y, step, state, scratch)
     scalars = (*scalars, norm.eps if norm else 0.0, padded)
     op = Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved + 4 * padded)
     return op, groups[0] * int(kernel.defines["TEAMS"])
+
+
+def _resident_op(
+    kernels: KernelSet,
+    weight: Weight,
+    odd: Weight,
+    x: Slice,
+    y: Slice,
+    end: End,
+    norm: Norm | None,
+    piece: str,
+    name: str,
+    further_bytes: int = 0,
+) -> Op:
+    """An op of the persistent mode's row kernel; ``odd``: the tensor of every second row of a tile."""
+    planes = Planes(weight.type, weight.rows, weight.cols, weight.quants, weight.scales, odd.quants, odd.scales)
+    moved = weight.bytes + (odd.bytes if odd is not weight else 0) + 4 * (weight.rows + weight.cols) + further_bytes
+    return resident_rows.row_op(kernels, planes, x, y, end, norm and (norm.weight, norm.eps), piece, moved, name)
 
 
 def to_float16(kernels: KernelSet, x: Slice, y: Float16, tokens: int, cols: int, name: str = "to_float16") -> Op:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 
+from engine.program import resident_rows
 from engine.program.op import Op
 from engine.program.tuning import RowTuning
 from engine.vulkan import joined_source
@@ -13,6 +14,7 @@ from engine.vulkan.pipelines import Defines, Kernel, Kernels, Resident
 from engine.vulkan.shaders import expand
 
 CHECK = "grid_check"
+RECORD_PUSH_BYTES = 176  # of a record of the tape
 # kernels whose result does not depend on how many invocations a workgroup has, by the define that says it
 _ANY_LANES = {"norm": "LANES", CHECK: "LANES"}
 
@@ -37,13 +39,18 @@ class ResidentKernels:
         kernel = self._kernels.get(key)
         if kernel is None:
             label = name + "".join(f" {key}={value}" for key, value in sorted(defines.items()))
-            kernel = self._kernels[key] = Kernel(name, defines, label, self._source(name, defines, {}), stamped=False)
+            source = self._source(name, defines, {})
+            kernel = Kernel(name, defines, label, source, stamped=False, most_push_bytes=RECORD_PUSH_BYTES)
+            self._kernels[key] = kernel
         return kernel
 
     def joined(self, ops: Sequence[Op], stamped: bool) -> Joined:
         """One kernel that runs those of ``ops``, and ``CHECK``; raise EngineError where these workgroups cannot."""
         written: dict[Kernel, list[bool]] = {}
+        of_rows: dict[Kernel, list[Op]] = {}
         for op in ops:
+            if op.kernel.name == resident_rows.KERNEL:
+                of_rows.setdefault(op.kernel, []).append(op)
             known = written.setdefault(op.kernel, [False] * len(op.buffers))
             for index, buffer in enumerate(op.buffers):
                 known[index] = known[index] or not buffer.constant
@@ -55,10 +62,11 @@ class ResidentKernels:
             if stamped:
                 defines["WALK_STAMPS"] = 1
         template = expand("resident", _pairs(defines))
-        parts = [
-            joined_source.Part(kernel.label, self._source(kernel.name, kernel.defines, dict(enumerate(flags))))
-            for kernel, flags in written.items()
-        ]
+        parts = []
+        for kernel, flags in written.items():
+            defines = kernel.defines | resident_rows.needed(of_rows.get(kernel, ()))
+            source = self._source(kernel.name, defines, dict(enumerate(flags)))
+            parts.append(joined_source.Part(kernel.label, source))
         return Joined(template, parts, self.group, {kernel: number for number, kernel in enumerate(written)})
 
     def _source(self, name: str, defines: Defines, written: Mapping[int, bool]) -> str:

@@ -186,20 +186,23 @@ def _renamed(declared: _Declared, prefix: str, group: int) -> str:
         block = f"layout(std430) shared {prefix}Shared {{\n    uvec4 {prefix}walk[WALK_SHARED];\n{members}\n}};"
     idle = "" if declared.lanes == group else f"if (gl_LocalInvocationIndex < {declared.lanes}u) "
     run = f"void {prefix}run() {{\n{loads}\n    {idle}{names['kernel']}();\n}}"
-    for name, value in addresses.items():
-        rest = re.sub(rf"\b{name}(?=\s*\.\s*data\b)", value, rest)
+    for name, (kind, address) in addresses.items():
+        rest = re.sub(rf"\b{names[name]}(?=\s*\.\s*data\b)", f"{kind}({address})", rest)
+        rest = re.sub(rf"\b{name}_buffer\b", address, rest)
     return "\n".join(item for item in (types, variables, block, rest, run) if item)
 
 
-def _push(declared: _Declared, names: dict[str, str], types: dict[str, str]) -> tuple[str, str, dict[str, str]]:
-    """The push constants: variables of scalars, what loads them, and of addresses the expression that stands for each.
+def _push(
+    declared: _Declared, names: dict[str, str], types: dict[str, str]
+) -> tuple[str, str, dict[str, tuple[str, str]]]:
+    """The push constants: variables of scalars, what loads them, and by name the type and the expression of an address.
 
     An address is read wherever a buffer is used: it takes no registers in between.
     """
     variables, loads, addresses, word = [], [], {}, 0
     for kind, name in declared.push:
         if kind in declared.references:
-            addresses[names[name]] = f"{types[kind]}(uvec2(WALK_WORD({word}u), WALK_WORD({word + 1}u)))"
+            addresses[name] = types[kind], f"uvec2(WALK_WORD({word}u), WALK_WORD({word + 1}u))"
             word += 2
         else:
             value = {"uint": "WALK_WORD({0}u)", "int": "int(WALK_WORD({0}u))"}.get(

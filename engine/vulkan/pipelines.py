@@ -37,7 +37,15 @@ class Kernel:
 
     __slots__ = ("defines", "label", "layout", "name", "pack", "pipeline", "push_bytes", "reads", "writes")
 
-    def __init__(self, name: str, defines: Defines, label: str, source: str, stamped: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        defines: Defines,
+        label: str,
+        source: str,
+        stamped: bool,
+        most_push_bytes: int = _MAX_PUSH_BYTES,
+    ) -> None:
         self.name, self.defines, self.label = name, defines, label
         buffers = _BUFFER.findall(source)
         if [int(number) for number, _, _ in buffers] != list(range(len(buffers))):
@@ -49,8 +57,8 @@ class Kernel:
         layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind in scalars))
         self.pack: Callable[..., bytes] = layout.pack
         self.push_bytes = layout.size + (8 if stamped else 0)
-        if self.push_bytes > _MAX_PUSH_BYTES:
-            raise EngineError(f"kernel {label} needs {self.push_bytes} bytes of push constants of {_MAX_PUSH_BYTES}")
+        if self.push_bytes > most_push_bytes:
+            raise EngineError(f"kernel {label} needs {self.push_bytes} bytes of push constants of {most_push_bytes}")
         self.layout: Any = None
         self.pipeline: Any = None
 

@@ -31,6 +31,7 @@
 #define BUFFER(slot, access, Type, Element, name) \
     layout(buffer_reference, std430, buffer_reference_align = 16) RESIDENT_##slot access buffer Type { Element data[]; };
 #define ADDRESS(Type, name) Type name;
+#define BUFFER_ADDRESS(name) name##_buffer  // as uvec2, to be kept
 #elif defined(DESCRIPTORS)
 #define BUFFER(slot, access, Type, Element, name) \
     layout(set = 0, binding = slot, std430) restrict access buffer Type { Element data[]; } name;

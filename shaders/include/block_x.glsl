@@ -4,13 +4,17 @@
 // An invocation has a quad (four columns) of x at a time, eight neighbours a block; what a block needs of all its quads
 // (sums, the largest) meets in a shuffle-xor tree. So the arithmetic does not depend on how many invocations there are.
 #define STAGES ((BLOCKS + STAGE_BLOCKS - 1u) / STAGE_BLOCKS)
-#define STAGE_TURNS ((min(STAGE_BLOCKS, BLOCKS) * 8u + GROUP - 1u) / GROUP)
+#define STAGE_TURNS ((STAGED_BLOCKS * 8u + GROUP - 1u) / GROUP)
+#ifndef STAGED_BLOCKS  // that shared memory has room for, a constant
+#define STAGED_BLOCKS min(STAGE_BLOCKS, BLOCKS)
+#define SQUARE_BLOCKS BLOCKS
+#endif
 #ifdef PLAIN
 #define PITCH 9u  // vec4s of a block in shared memory, one more than it has: blocks start in different banks
-shared vec4 staged[min(STAGE_BLOCKS, BLOCKS) * PITCH];
+shared vec4 staged[STAGED_BLOCKS * PITCH];
 #else
 #define PITCH 7u  // three planes of two ivec4s, then what a block has one of
-shared ivec4 staged[min(STAGE_BLOCKS, BLOCKS) * PITCH];
+shared ivec4 staged[STAGED_BLOCKS * PITCH];
 #endif
 
 vec4 x_quad(uint quad) {
@@ -33,7 +37,7 @@ int block_sum(int half_sum) { return half_sum + subgroupShuffleXor(half_sum, 4u)
 
 #ifdef NORM
 // The RMS norm's factor, as norm.comp has it: a sum a block, then the blocks over the lanes of a subgroup.
-shared float square_sums[BLOCKS];
+shared float square_sums[SQUARE_BLOCKS];
 
 void square_quad(uint item, vec4 v) {
     const float sum = block_sum(half_block_sum(add_quad(0.0, v, v)));
@@ -113,7 +117,7 @@ void stage_quad(uint item, vec4 v) {
     // a sum that is no number stays none: told by its bits, since compilers take sum - sum for 0
     const uint exponents = floatBitsToUint(block_sum(half_block_sum(sum))) & 0x7f800000u;
     const uint quad = item % 8u, place = item / 8u * PITCH;
-    if (item >= min(STAGE_BLOCKS, BLOCKS) * 8u) return;
+    if (item >= min(STAGED_BLOCKS, BLOCKS) * 8u) return;
     staged[place + quad / 4u][quad % 4u] = planes.x;
     staged[place + 2u + quad / 4u][quad % 4u] = planes.y;
     staged[place + 4u + quad / 4u][quad % 4u] = planes.z;
@@ -211,7 +215,7 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
     barrier();
 #endif
 #ifdef PLAIN
-#define STAGE_GUARD(item) if (item < min(STAGE_BLOCKS, BLOCKS) * 8u)
+#define STAGE_GUARD(item) if (item < STAGED_BLOCKS * 8u)
 #else
 #define STAGE_GUARD(item)
 #endif

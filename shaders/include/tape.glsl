@@ -3,8 +3,8 @@
 #define RECORD_FLAGS 1u
 #define RECORD_GROUPS_X 2u
 #define RECORD_GROUPS_Y 3u
-#define RECORD_PUSH 4u  // the kernel's push constants, up to 128 bytes
-#define RECORD_WORDS 36u
+#define RECORD_PUSH 4u  // the kernel's push constants
+#define RECORD_WORDS 48u
 #define RECORD_WAITS 1u    // for the grid barrier before it
 #define RECORD_ARRIVES 2u  // at the grid barrier after it
 #define RESULTS_ABORTED 0u

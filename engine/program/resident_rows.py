@@ -1,0 +1,140 @@
+"""The persistent mode's row kernel: projections of one weight type as one kernel, their shapes and ends as data.
+
+It takes projections whose rows are shared by one subgroup (``takes``); of the others each has a kernel of its own there
+too. shaders/resident_rows.comp is the other half, and shaders/include/resident_ends.glsl mirrors the ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gguf.constants import GGMLQuantizationType
+
+from engine.program.op import Op
+from engine.program.tuning import MOST_PARTS, UNTUNED, lanes, stage_blocks
+from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Defines, KernelSet
+from engine.weights.formats import FLOATS
+
+KERNEL = "resident_rows"
+STORE, ADD, BIAS, GATE, GATE_GELU, QKV, HEAD = range(7)
+_NORMED, _ADDS_BIAS, _HALVES = 8, 16, 32
+_END_DEFINES = {BIAS: "END_BIAS", GATE: "END_GATE", GATE_GELU: "END_GATE_GELU", QKV: "END_QKV", HEAD: "END_HEAD"}
+_BUFFERS = 14
+_SHAPE = struct.Struct("<3I")  # end, rows, cols: the first of the scalars
+_MOST_TURNS = 8  # of the workgroup over x: what an invocation has of it stays in registers
+_FEW_LOADS = {1: 1.3, 2: 1.12}  # what a tile of fewer rows than four costs: fewer loads are in flight
+
+
+class Planes(NamedTuple):
+    """A matrix of ``rows`` x ``cols``; ``odd_quants`` and ``odd_scales``: of a second one of the same shape."""
+
+    type: GGMLQuantizationType
+    rows: int
+    cols: int
+    quants: Slice
+    scales: Slice
+    odd_quants: Slice
+    odd_scales: Slice
+
+
+class End(NamedTuple):
+    """What becomes of the sums: STORE, ADD, ... and what these take, as the ops of engine.program.matrix do."""
+
+    kind: int
+    bias: Slice | None = None
+    table: Slice | None = None
+    k_cache: Slice | None = None
+    v_cache: Slice | None = None
+    state: Slice | None = None
+    step: Slice | None = None
+    scratch: Slice | None = None
+    heads: int = 0
+    kv_heads: int = 0
+    context: int = 0
+    rope: Defines | None = None
+    padded: int = 0
+
+
+def takes(kernels: KernelSet, type: GGMLQuantizationType, cols: int) -> bool:
+    """Whether the row kernel multiplies matrices of ``cols`` columns."""
+    if kernels.resident is None:
+        return False
+    device, group = kernels.device, kernels.resident.group
+    width, blocks = device.subgroup_size, -(-cols // 32)
+    if lanes(type, cols, width, kernels.tuning or UNTUNED) != width:
+        return False
+    return blocks * 8 <= _MOST_TURNS * group and stage_blocks(type, cols, width, device.shared_bytes) == blocks
+
+
+def teams(kernels: KernelSet) -> int:
+    """Subgroups of a workgroup."""
+    assert kernels.resident is not None
+    return kernels.resident.group // kernels.device.subgroup_size
+
+
+def row_op(
+    kernels: KernelSet,
+    planes: Planes,
+    x: Slice,
+    y: Slice,
+    end: End,
+    norm: tuple[Slice, float] | None,
+    piece: str,
+    moved: int,
+    name: str,
+) -> Op:
+    """y = W x, or what ``end`` makes of it; ``norm``: weights and epsilon of an RMS norm of x before."""
+    resident = kernels.resident
+    assert resident is not None
+    kernel = kernels.get(KERNEL, {"WEIGHT_TYPE": f"WEIGHT_{planes.type.name}", "GROUP": resident.group})
+    rows, cols, unused = planes.rows, planes.cols, planes.quants
+    rows_a_tile, sides = _rows_a_tile(kernels, planes, end.kind), _sides(end.kind)
+    rope = end.rope or {}
+    pairs, rotated = int(rope.get("HEAD_DIM", 2)) // 2, int(rope.get("ROTATED", 0)) // 2
+    flags = _NORMED * (norm is not None) | _ADDS_BIAS * (end.kind == QKV and end.bias is not None)
+    flags |= _HALVES * ("ROPE_HALVES" in rope)
+    read = norm[0] if norm else unused, y, end.bias or unused, end.table or unused
+    touched = end.k_cache or y, end.v_cache or y, end.state or unused, end.step or unused, end.scratch or y
+    shape = end.kind | flags, rows, cols, rows_a_tile, rows_a_tile * sides, 1.0 / cols, norm[1] if norm else 0.0
+    places = end.heads, end.kv_heads, end.context, pairs, 1.0 / pairs, rotated, end.padded
+    tiles = -(-rows // rows_a_tile)
+    groups = min(resident.workgroups, tiles, MOST_PARTS // teams(kernels))
+    buffers = (*planes[3:], x, *read, *touched)
+    return Op(name, kernel, buffers, (*shape, *places), (groups, 1, 1), piece, moved)
+
+
+def needed(ops: Iterable[Op]) -> Defines:
+    """What a build of the kernel for these of its ops must have."""
+    defines: Defines = {}
+    most: dict[str, int] = {}
+    for op in ops:
+        end, _, cols = _SHAPE.unpack_from(op.push, 8 * _BUFFERS)
+        kind = end & 7
+        if kind in _END_DEFINES:
+            defines[_END_DEFINES[kind]] = 1
+        if end & _ADDS_BIAS:
+            defines["END_BIAS"] = 1
+        for define in ("MOST_BLOCKS", *(("NORM_BLOCKS",) if end & _NORMED else ())):
+            most[define] = max(most.get(define, 0), -(-cols // 32))
+    return defines | most
+
+
+def _sides(end: int) -> int:
+    return 2 if end in (GATE, GATE_GELU) else 1
+
+
+def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
+    """Rows of each tensor at once: so that the busiest team has few."""
+    assert kernels.resident is not None
+    sides, all_teams = _sides(end), kernels.resident.workgroups * teams(kernels)
+
+    def cost(at_once: int) -> float:
+        turns = -(-planes.rows // (at_once * all_teams))
+        return turns * at_once * (_FEW_LOADS.get(sides * at_once, 1.0) if turns > 1 else 1.0)
+
+    most = (2 if planes.type in FLOATS else 4) // sides
+    least = 2 if end == QKV else 1
+    return min((n for n in (4, 2, 1) if least <= n <= most), key=cost)

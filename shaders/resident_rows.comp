@@ -1,0 +1,406 @@
+#version 460
+// The row kernel of the persistent mode: any projection by a weight type, and what follows it. What the kernels of
+// separate dispatches (matvec_groups, gate_up_groups, qkv_groups, head_groups) are told by defines are words of the
+// record here, so that a joined kernel has the code of a product once. A row is a subgroup's, with their arithmetic.
+//
+// A tile is `rows_a_tile` rows of each tensor, `sums` in all (1, 2 or 4): neighbouring rows, rows of gate and up by turns,
+// or pairs of dimensions. Half of them, a and b, are always on their way from one turn to the next, c and d are asked for
+// in the turn that multiplies them (row_products.glsl says why); a and c are those of a pair. Tiles go round the
+// workgroups first, then round a workgroup's subgroups (teams).
+//
+// Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
+// NORM_BLOCKS, of those that are RMS-normed, if any are; the ENDs that there are.
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#include "binding.glsl"
+#include "activation.glsl"
+#include "order.glsl"
+#include "state.glsl"
+#include "step.glsl"
+#include "weight_type.glsl"
+#include "resident_ends.glsl"
+
+layout(local_size_x = GROUP) in;
+
+BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
+BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, readonly, OddQuants, QUANT_ELEMENT, odd_quants)
+BUFFER(3, readonly, OddScales, SCALE_ELEMENT, odd_scales)
+BUFFER(4, readonly, X, vec4, x)
+BUFFER(5, readonly, Norm, vec4, norm)
+BUFFER(6, READWRITE, Y, float, y)
+BUFFER(7, readonly, Bias, float, bias)
+BUFFER(8, readonly, Table, vec2, table)
+BUFFER(9, READWRITE, KCache, float16_t, k_cache)
+BUFFER(10, READWRITE, VCache, float16_t, v_cache)
+BUFFER(11, readonly, State, uint, state)
+BUFFER(12, readonly, Step, uint, step_params)
+BUFFER(13, writeonly, Scratch, uint, scratch)
+PUSH_BEGIN
+    ADDRESS(Quants, quants)
+    ADDRESS(Scales, scales)
+    ADDRESS(OddQuants, odd_quants)
+    ADDRESS(OddScales, odd_scales)
+    ADDRESS(X, x)
+    ADDRESS(Norm, norm)
+    ADDRESS(Y, y)
+    ADDRESS(Bias, bias)
+    ADDRESS(Table, table)
+    ADDRESS(KCache, k_cache)
+    ADDRESS(VCache, v_cache)
+    ADDRESS(State, state)
+    ADDRESS(Step, step_params)
+    ADDRESS(Scratch, scratch)
+    uint end;
+    uint rows;
+    uint cols;
+    uint rows_a_tile;
+    uint sums;
+    float inverse_width;
+    float eps;
+    uint heads;
+    uint kv_heads;
+    uint context;
+    uint head_pairs;
+    float inverse_head_pairs;
+    uint rotated_pairs;
+    uint padded;
+PUSH_END
+
+// which tensor a row of a tile belongs to is known when compiled: that of odd ones is the same again but for gate and up
+Quants even_quants;
+Scales even_scales;
+OddQuants uneven_quants;
+OddScales uneven_scales;
+#define QUANT(base, i) (base.side == 0u ? even_quants.data[i] : uneven_quants.data[i])
+#define SCALE(base, i) (base.side == 0u ? SCALE_WORD(even_scales.data, i) : SCALE_WORD(uneven_scales.data, i))
+#define SCALE_VECTOR(base, i) (base.side == 0u ? even_scales.data[i] : uneven_scales.data[i])
+#include "dequant.glsl"
+
+uint blocks;  // of 32 columns
+#define QUADS (cols / 4u)
+#define BLOCKS blocks
+#define STAGED_BLOCKS MOST_BLOCKS
+#define TEAMS (GROUP / SUBGROUP_SIZE)
+#ifdef NORM_BLOCKS
+#define NORM
+#define SQUARE_BLOCKS NORM_BLOCKS
+#define NORM_TURNS ((NORM_BLOCKS * 8 + GROUP - 1) / GROUP)
+#endif
+#define TURNS ((MOST_BLOCKS * 8 + GROUP - 1) / GROUP)
+#include "block_products.glsl"
+#include "block_x.glsl"
+
+// of the values that an invocation loaded turn by turn, all together: a loop then has the code of their use once
+#define OF_TURN(value, values, count, turn) \
+    vec4 value = values[0]; \
+    [[unroll]] for (uint other = 1u; other < count; ++other) if (turn == other) value = values[other];
+
+// ---- rows of a tile ----
+#ifdef PLAIN
+#define SUMS 2  // their blocks take too many registers for more
+#else
+#define SUMS 4
+#endif
+#define SUM_LANES (SUBGROUP_SIZE / SUMS)
+
+#ifdef END_QKV
+#define PAIR_HEAD(pair) uint((float(pair) + 0.5) * inverse_head_pairs)
+uvec2 rope_pair(uint p) {
+    if ((end & END_HALVES) != 0u && p < rotated_pairs) return uvec2(p, p + rotated_pairs);
+    return uvec2(2u * p, 2u * p + 1u);
+}
+uvec2 pair_rows(uint item) {
+    const uint pair = item / 2u, head = PAIR_HEAD(pair);
+    return head * head_pairs * 2u + rope_pair(pair - head * head_pairs);
+}
+#endif
+
+// rows a, b, c and d of a tile
+uvec4 tile_rows(uint tile) {
+    const uvec4 places = sums != rows_a_tile ? uvec4(0u, 1u, 0u, 1u) : uvec4(0u, 2u, 1u, 3u);
+    uvec4 found = min(tile * rows_a_tile + places, uvec4(rows - 1u));
+#ifdef END_QKV
+    if ((end & END_MASK) == ROW_END_QKV) found = uvec4(pair_rows(found.x), pair_rows(found.y)).xzyw;
+#endif
+    return found;
+}
+
+Packed no_block() {
+    Packed p;
+    p.u0 = QUANT_ELEMENT(0u);
+#if UNITS > 1
+    p.u1 = QUANT_ELEMENT(0u);
+#endif
+#if UNITS > 2
+    p.u2 = p.u3 = QUANT_ELEMENT(0u);
+#endif
+#if UNITS > 4
+    p.u4 = p.u5 = p.u6 = p.u7 = QUANT_ELEMENT(0u);
+#endif
+    p.high = uvec2(0u);
+    p.scales = uvec4(0u);
+    return p;
+}
+
+float halve(float first, float second, uint mask) {
+    const bool upper = (gl_LocalInvocationIndex & mask) != 0u;
+    return (upper ? second : first) + subgroupShuffleXor(upper ? first : second, mask);
+}
+
+#define LOAD(name, row, side, block) packed_##name = load_packed(row_base(row, blocks, side), block);
+#define ADD(name) sum_##name = has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name;
+#if SUMS == 4
+#define IF_FOUR(code) if (sums > 2u) { code }
+#define DECLARE_FOUR Packed packed_b = no_block(), packed_d = no_block();
+#define DECLARE_SUMS float sum_a = 0.0, sum_b = 0.0, sum_c = 0.0, sum_d = 0.0;
+#define FOLD_SUMS \
+    sum_a = halve(sum_a, sum_c, SUBGROUP_SIZE / 2u); \
+    sum_b = halve(sum_b, sum_d, SUBGROUP_SIZE / 2u); \
+    sum_a = halve(sum_a, sum_b, SUBGROUP_SIZE / 4u);
+#define OWN_ITEM(lane) (lane / (SUBGROUP_SIZE / 2u) + lane / (SUBGROUP_SIZE / 4u) % 2u * 2u)
+#else
+#define IF_FOUR(code)
+#define DECLARE_FOUR
+#define DECLARE_SUMS float sum_a = 0.0, sum_c = 0.0;
+#define FOLD_SUMS sum_a = halve(sum_a, sum_c, SUBGROUP_SIZE / 2u);
+#define OWN_ITEM(lane) (lane / (SUBGROUP_SIZE / 2u))
+#endif
+
+#ifdef END_HEAD
+shared uint history[HISTORY_IDS];
+uint best_key, best_id;
+float penalty;
+bool keep_keys;
+
+void begin_head() {
+    penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
+    keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0;
+    // a barrier follows, x being made ready
+    for (uint i = gl_LocalInvocationIndex; i < HISTORY_IDS; i += GROUP) history[i] = state.data[STATE_HISTORY + i];
+}
+
+void end_head_row(uint id, float logit) {
+    y.data[id] = logit;
+    if (penalty != 1.0) {
+        bool repeated = false;
+        [[dont_unroll]] for (uint i = 0u; i < HISTORY_IDS; ++i) repeated = repeated || history[i] == id;
+        if (repeated) logit = logit > 0.0 ? logit / penalty : logit * penalty;
+    }
+    const uint key = key_of(logit);
+    if (keep_keys) scratch.data[id] = key;
+    if (ahead(key, id, best_key, best_id)) {
+        best_key = key;
+        best_id = id;
+    }
+}
+
+// the keys that pad the vocabulary, each team's largest, and one that pairs the last
+void end_head() {
+    const uint t = gl_LocalInvocationIndex, parts = gl_NumWorkGroups.x * TEAMS;
+    if (gl_WorkGroupID.x + 1u == gl_NumWorkGroups.x) {
+        if (keep_keys) {
+            for (uint id = rows + t; id < padded; id += GROUP) scratch.data[id] = KEY_NAN;
+        }
+        if (t < 2u) scratch.data[padded + parts * 2u + t] = t == 0u ? 0u : NO_ID;
+    }
+    const uint top = subgroupMax(best_key);
+    best_id = subgroupMin(best_key == top ? best_id : NO_ID);
+    if (t % SUBGROUP_SIZE == 0u) {
+        const uint part = gl_WorkGroupID.x * TEAMS + t / SUBGROUP_SIZE;
+        scratch.data[padded + part * 2u] = top;
+        scratch.data[padded + part * 2u + 1u] = best_id;
+    }
+}
+#endif
+
+#ifdef END_QKV
+vec2 rope_turn(vec2 value, vec2 angle) {
+    return vec2(fma(value.x, angle.x, -(value.y * angle.y)), fma(value.x, angle.y, value.y * angle.x));
+}
+
+void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
+    const uint head = PAIR_HEAD(pair), p = pair - head * head_pairs, head_size = head_pairs * 2u;
+    const uvec2 place = rope_pair(p);
+    if (head < heads + kv_heads && p < rotated_pairs) value = rope_turn(value, angle);
+    if (head < heads) {
+        y.data[head * head_size + place.x] = value.x;
+        y.data[head * head_size + place.y] = value.y;
+        return;
+    }
+    const bool is_k = head < heads + kv_heads;
+    const uvec2 target = ((head - heads - (is_k ? 0u : kv_heads)) * context + position) * head_size + place;
+    if (is_k) {
+        k_cache.data[target.x] = float16_t(value.x);
+        k_cache.data[target.y] = float16_t(value.y);
+    } else {
+        v_cache.data[target.x] = float16_t(value.x);
+        v_cache.data[target.y] = float16_t(value.y);
+    }
+}
+#endif
+
+float activated(float v, uint kind) {
+#ifdef END_GATE_GELU
+    if (kind == ROW_END_GATE_GELU) return gelu(v);
+#endif
+    return silu(v);
+}
+
+void make_x_ready() {
+    const uint t = gl_LocalInvocationIndex;
+    const bool normed = (end & END_NORM) != 0u;
+    const uint quads = QUADS;
+    vec4 v[TURNS];
+#ifdef NORM
+    vec4 n[NORM_TURNS];
+    [[unroll]] for (uint k = 0u; k < NORM_TURNS; ++k) n[k] = vec4(0.0);
+    if (normed) {
+        [[unroll]] for (uint k = 0u; k < NORM_TURNS; ++k) n[k] = norm.data[min(k * GROUP + t, quads - 1u)];
+    }
+#endif
+    AWAIT
+    [[unroll]] for (uint k = 0u; k < TURNS; ++k) v[k] = x.data[min(k * GROUP + t, quads - 1u)];
+#ifdef NORM
+    float norm_scale = 1.0;
+    if (normed) {
+        [[dont_unroll]] for (uint k = 0u; k * GROUP < blocks * 8u; ++k) {
+            OF_TURN(quad, v, NORM_TURNS, k)
+            if (k * GROUP + t >= quads) quad = vec4(0.0);
+            square_quad(k * GROUP + t, quad);
+        }
+        norm_scale = norm_factor();
+    }
+#endif
+    [[dont_unroll]] for (uint k = 0u; k * GROUP < blocks * 8u; ++k) {
+        OF_TURN(quad, v, TURNS, k)
+#ifdef NORM
+        if (normed) {
+            OF_TURN(factors, n, NORM_TURNS, k)
+            quad = scaled(quad, norm_scale, factors);
+        }
+#endif
+        if (k * GROUP + t >= quads) quad = vec4(0.0);
+#ifdef PLAIN
+        if (k * GROUP + t < blocks * 8u)
+#endif
+        stage_quad(k * GROUP + t, quad);
+    }
+    barrier();
+}
+
+void kernel() {
+    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE, kind = end & END_MASK;
+    const uint stride = gl_NumWorkGroups.x * TEAMS, tiles = (rows + rows_a_tile - 1u) / rows_a_tile;
+    even_quants = Quants(BUFFER_ADDRESS(quants));
+    even_scales = Scales(BUFFER_ADDRESS(scales));
+    uneven_quants = OddQuants(BUFFER_ADDRESS(odd_quants));
+    uneven_scales = OddScales(BUFFER_ADDRESS(odd_scales));
+    blocks = (cols + 31u) / 32u;
+    const uint chunks = (blocks + SUBGROUP_SIZE - 1u) / SUBGROUP_SIZE;
+    uint tile = subgroupBroadcastFirst(gl_WorkGroupID.x + gl_LocalInvocationIndex / SUBGROUP_SIZE * gl_NumWorkGroups.x);
+    uvec4 row = tile_rows(tile);
+    uint block = min(lane, blocks - 1u);
+    // all that is not set on each path is set here: otherwise its old value would take registers in all other kernels
+    Packed packed_a = no_block(), packed_c = no_block();
+    DECLARE_FOUR
+    if (tile < tiles) {
+        LOAD(a, row.x, 0u, block)
+        IF_FOUR(LOAD(b, row.y, 0u, block))
+    }
+#ifdef CODEBOOK
+    fill_code_bytes();  // a barrier follows
+#endif
+#ifdef END_HEAD
+    best_key = 0u;
+    best_id = NO_ID;
+    penalty = 1.0;
+    keep_keys = false;
+    if (kind == ROW_END_HEAD) begin_head();
+#endif
+    make_x_ready();
+#ifdef END_QKV
+    uint position = 0u;
+    bool done = false;
+    if (kind == ROW_END_QKV) {
+        position = state.data[STATE_POSITION];
+        done = state.data[STATE_DONE] != 0u;
+    }
+#endif
+    DECLARE_X
+    for (; tile < tiles; tile += stride) {
+        const uint next_tile = tile + stride, i = OWN_ITEM(lane), own = tile * rows_a_tile + i, pair = own / 2u;
+        vec2 early = vec2(0.0), offset = vec2(0.0);
+        if (kind == ROW_END_ADD) early.x = y.data[min(own, rows - 1u)];
+#ifdef END_BIAS
+        if (kind == ROW_END_BIAS) early.x = bias.data[min(own, rows - 1u)];
+#endif
+#ifdef END_QKV
+        if (kind == ROW_END_QKV && rotated_pairs != 0u) {
+            const uint p = pair - PAIR_HEAD(pair) * head_pairs;
+            early = table.data[position * rotated_pairs + min(p, rotated_pairs - 1u)];
+        }
+#ifdef END_BIAS
+        if (kind == ROW_END_QKV && (end & END_ADDS_BIAS) != 0u) {
+            const uvec2 biased = pair_rows(min(pair * 2u, rows - 2u));
+            offset = vec2(bias.data[biased.x], bias.data[biased.y]);
+        }
+#endif
+#endif
+        DECLARE_SUMS
+        for (uint chunk = 0u; chunk < chunks; ++chunk) {
+            TAKE_X(block)
+            const bool has_block = chunk * SUBGROUP_SIZE + lane < blocks, last = chunk + 1u == chunks;
+            if (sums > 1u) { LOAD(c, row.z, 1u, block) }
+            IF_FOUR(LOAD(d, row.w, 1u, block))
+            // where nothing is next, what is at hand is asked for again
+            if (last) row = tile_rows(next_tile < tiles ? next_tile : tile);
+            const uint next_block = min(last ? lane : chunk * SUBGROUP_SIZE + SUBGROUP_SIZE + lane, blocks - 1u);
+            ADD(a)
+            IF_FOUR(ADD(b))
+            LOAD(a, row.x, 0u, next_block)
+            IF_FOUR(LOAD(b, row.y, 0u, next_block))
+            if (sums > 1u) { ADD(c) }
+            IF_FOUR(ADD(d))
+            block = next_block;
+        }
+        FOLD_SUMS
+        [[unroll]] for (uint m = SUM_LANES / 2u; m > 0u; m /= 2u) sum_a += subgroupShuffleXor(sum_a, m);
+        const float other = subgroupShuffleXor(sum_a, SUBGROUP_SIZE / 2u);  // of the pair's other row
+        if (lane % SUM_LANES == 0u && i < sums) switch (kind) {
+#if defined(END_GATE) || defined(END_GATE_GELU)
+        case ROW_END_GATE:
+        case ROW_END_GATE_GELU: {
+            const uint gated = tile * rows_a_tile + i / 2u;
+            if (i % 2u == 0u && gated < rows) y.data[gated] = activated(sum_a, kind) * other;
+            break;
+        }
+#endif
+#ifdef END_QKV
+        case ROW_END_QKV: {
+            vec2 value = vec2(sum_a, other);
+#ifdef END_BIAS
+            if ((end & END_ADDS_BIAS) != 0u) value += offset;
+#endif
+            if (i % 2u == 0u && own < rows && !done) store_pair(value, pair, early, position);
+            break;
+        }
+#endif
+#ifdef END_HEAD
+        case ROW_END_HEAD:
+            if (own < rows) end_head_row(own, sum_a);
+            break;
+#endif
+        default:
+            if (own < rows) y.data[own] = kind == ROW_END_STORE ? sum_a : early.x + sum_a;
+        }
+    }
+#ifdef END_HEAD
+    if (kind == ROW_END_HEAD) end_head();
+#endif
+}
+
+#include "main.glsl"
