@@ -165,14 +165,16 @@ def qkv(
     """
     use: Use
     if resident_rows.takes(kernels, weight.type, weight.cols):
-        turned = rope if caches.rope_table else {**rope, "ROTATED": 0}
-        added = bias.vector if bias else None
-        table, k_cache, v_cache, state, *counts = caches
-        heads, kv_heads, context = counts
-        end = End(
-            resident_rows.QKV, added, table, k_cache, v_cache, state, None, None, heads, kv_heads, context, turned
+        stored = End(
+            resident_rows.QKV,
+            bias.vector if bias else None,
+            *caches[:4],
+            heads=caches.heads,
+            kv_heads=caches.kv_heads,
+            context=caches.context,
+            rope=rope if caches.rope_table else {**rope, "ROTATED": 0},
         )
-        return _resident_op(kernels, weight, weight, x, q, end, norm, "weights", name or weight.name)
+        return _resident_op(kernels, weight, weight, x, q, stored, norm, "weights", name or weight.name)
     if caches.rope_table is None:
         if bias:
             raise ValueError("there is no kernel for a bias without RoPE")
