@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,25 +20,24 @@ from zincchat.chat.conversation import Conversation
 from zincchat.chat.prompt_history import PromptHistory
 from zincchat.chat.slash import COMMANDS, parse
 from zincchat.commands import Commands
-from zincchat.engine_thread import EngineThread, MeasureRequest, ReplyRequest
+from zincchat.engine_thread import EngineThread, MeasureRequest
 from zincchat.options import ChatOptions
 from zincchat.panel.segment import Settings
 from zincchat.panel.units import model_label
 from zincchat.panel_controller import PANEL_MIN_COLUMNS, PANEL_MIN_ROWS, PanelController
+from zincchat.reply_controller import ReplyController
 from zincchat.widgets.load_line import LoadLine
 from zincchat.widgets.panel_line import PanelLine
 from zincchat.widgets.prompt import Prompt
-from zincchat.widgets.reply import Reply
 from zincchat.widgets.side_panel import SidePanel
 from zincchat.widgets.timeline import Timeline
 from zincchat.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from engine import Engine, Token
+    from engine import Engine
 
 DRAINS_PER_SECOND = 10
 DRAINS_PER_PANEL = 2
-KEPT_TOKENS = 8192
 LIVE = ("mode", "fusion", "barriers", "ab")
 
 
@@ -100,13 +96,9 @@ class ChatApp(App[None]):
         self.engine_thread = EngineThread(open_engine)
         self.panel = PanelController(self, self.options.panel)
         self.commands = Commands(self)
-        self.reply: Reply | None = None
-        self.last_reply: Reply | None = None
-        self.tokens: deque[Token] = deque(maxlen=KEPT_TOKENS)  # of this chat, for export
+        self.replies = ReplyController(self)
         self.thinking = self.options.thinking  # as chosen; None: the model's own way
         self.measuring = False
-        self._seed = self.options.seed if self.options.seed is not None else secrets.randbits(63)
-        self._requests = 0
         self._drains = 0
 
     def compose(self) -> ComposeResult:
@@ -148,7 +140,7 @@ class ChatApp(App[None]):
     @property
     def replying(self) -> bool:
         """Whether a reply is being generated or waits for the model to load."""
-        return self.reply is not None
+        return self.replies.under_way is not None
 
     def say(self, line: str, error: bool = False) -> None:
         """Show one line above the prompt until the next message or command; an empty one removes it."""
@@ -193,7 +185,7 @@ class ChatApp(App[None]):
             self.say("a reply is under way: Esc stops it, then Enter sends this")
             return False
         else:
-            self.send(text.strip())
+            self.replies.ask(text.strip())
         self.prompt_history.add(text.strip())
         if self.prompt_history.problem:
             self.say(self.prompt_history.problem)
@@ -204,33 +196,6 @@ class ChatApp(App[None]):
         """Scroll the chat by a page."""
         self.query_one(Transcript).scroll_page(event.pages)
 
-    def send(self, text: str) -> None:
-        """Ask ``text``."""
-        self.query_one(Transcript).add_question(text)
-        self.conversation.ask(text)
-        self.request_reply()
-
-    def request_reply(self) -> None:
-        """Have the newest turn answered."""
-        engine = self.panel.view.engine
-        self.reply = self.last_reply = self.query_one(Transcript).add_reply(engine.model.name if engine else "model")
-        if engine is None:
-            self.say("sent as soon as the model has loaded")
-        self.refresh_bindings()
-        self._requests += 1
-        self.engine_thread.request(
-            ReplyRequest(
-                self._requests,
-                self.conversation.prompt(),
-                self.options.sampling,
-                (self._seed + self._requests - 1) % 2**64,
-                self.options.max_tokens,
-                self.thinking,
-                time.perf_counter(),
-                threading.Event(),
-            )
-        )
-
     def measure(self) -> None:
         """Have every remedy measured, in view of the full panel where there is room for it: results come one by one."""
         self.measuring = True
@@ -238,32 +203,6 @@ class ChatApp(App[None]):
             self.panel.set_preset("full")
         self.engine_thread.request(MeasureRequest(threading.Event()))
         self.refresh_bindings()
-
-    def stop(self) -> None:
-        """Have the reply or the measurement stopped; a message still waiting for the model goes back to the prompt."""
-        self.engine_thread.cancel()
-        if self.replying and self.panel.view.engine is None:
-            self._take_back()
-
-    def forget_reply(self) -> None:
-        """Cancel the reply under way and ignore whatever of it still comes."""
-        self.engine_thread.cancel()
-        self.reply = None
-        self.refresh_bindings()
-
-    def _take_back(self) -> bool:
-        """Undo sending the newest message; False where the prompt is in use and its text is in the history only."""
-        if self.reply is not None:
-            self.reply.remove()
-        self.reply = self.last_reply = None
-        self.refresh_bindings()
-        text = self.conversation.take_back()
-        self.query_one(Transcript).remove_last_question()
-        prompt = self.query_one(Prompt)
-        if prompt.text.strip():
-            return False
-        prompt.replace_text(text)
-        return True
 
     def _drain(self) -> None:
         if not self.is_running:
@@ -294,8 +233,8 @@ class ChatApp(App[None]):
                 self.measuring = False
                 self.refresh_bindings()
                 self.say(event.problem or self._where_results_are())
-            case _ if event.request == self._requests and self.reply is not None:
-                self._take_reply_event(event, self.reply)
+            case _:
+                self.replies.take(event)
 
     def _where_results_are(self) -> str:
         if not self.panel.roomy:
@@ -316,64 +255,8 @@ class ChatApp(App[None]):
         self.refresh_bindings()
         software = '\nThis is a software device: its "GPU" is this CPU.' if event.device.is_software else ""
         self.query_one(Transcript).show_device(f"{model_label(event.model)} on {event.device.name}{software}")
-        if self.reply is not None:
-            self.reply.name_speaker(event.model.name)
-            self.say("")
+        self.replies.name_speaker(event.model.name)
         if event.model.thinking is not None:
             self.panel.set_thinking(event.model.thinking if self.thinking is None else self.thinking)
         elif self.thinking is not None:
             self.say(f"{event.model.name} has no switch for thinking: its template decides")
-
-    def _take_reply_event(self, event: ev.Event, reply: Reply) -> None:
-        match event:
-            case ev.Trimmed():
-                self.conversation.drop_oldest(event.dropped_turns)
-                what = "turn, which" if event.dropped_turns == 1 else f"{event.dropped_turns} turns, which"
-                self.query_one(Transcript).add_note(
-                    f"the context was full: dropped the oldest {what} the model no longer sees", before=reply
-                )
-            case ev.TooLong():
-                where = "" if self._take_back() else " (Up brings it back)"
-                self.say(
-                    f"that message makes {event.prompt_tokens:,} tokens, the context holds {event.context_tokens:,}: "
-                    f"shorten it{where}, or start with a larger --context",
-                    error=True,
-                )
-            case ev.PrefillProgress():
-                reply.show_note(f"reading the prompt: {event.done_tokens:,} of {event.total_tokens:,} tokens")
-            case ev.Prefilled():
-                reply.show_note("")
-                self.panel.prefilled(event)
-            case ev.TokenArrived():
-                if event.token.thinking:
-                    reply.think(event.token.thought, event.since_send_s)
-                reply.feed(event.token.text)
-                self.tokens.append(event.token)
-                self.panel.token(event)
-            case ev.ReplyEnded():
-                self._end_reply(reply, self._ending(event.finish_reason, reply))
-            case ev.ReplyFailed():
-                self._end_reply(reply, event.problem, error=True)
-
-    def _end_reply(self, reply: Reply, note: str, error: bool = False) -> None:
-        self.conversation.answer(reply.text, reply.thoughts)
-        self.reply = None
-        self.refresh_bindings()
-        reply.show_note("")
-        reply.end(note, error)
-        self.call_later(garbage.collect_between_replies)
-
-    def _ending(self, finish_reason: str, reply: Reply) -> str:
-        thought = bool(reply.thoughts)
-        answered = bool(reply.text.strip() if thought else reply.text)
-        if finish_reason == "cancelled":
-            if answered:
-                return "stopped"
-            return "stopped while it was thinking" if thought else "stopped before the first token"
-        if finish_reason == "context":
-            return "the context is full: the reply stops here, and the next message drops the oldest turns"
-        if finish_reason == "length":
-            return f"stopped at the limit of {self.options.max_tokens} tokens"
-        if answered:
-            return ""
-        return f"the model ended its reply {'after thinking' if thought else 'at once'}: /regen tries again"

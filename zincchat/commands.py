@@ -45,9 +45,7 @@ class Commands:
 
     def _new(self, argument: str) -> None:
         app = self._app
-        app.forget_reply()
-        app.last_reply = None
-        app.tokens.clear()
+        app.replies.begin_chat()
         app.conversation = Conversation(app.conversation.system)
         app.panel.view.context_used_tokens = 0
         app.query_one(Transcript).clear()
@@ -57,10 +55,7 @@ class Commands:
         app = self._app
         if not app.conversation.reopen():
             return "there is no reply to generate again"
-        app.forget_reply()
-        if app.last_reply is not None:
-            app.last_reply.remove()
-        app.request_reply()
+        app.replies.regenerate()
         return ""
 
     def _copy(self, argument: str) -> str:
@@ -193,7 +188,7 @@ class Commands:
 
     def _write(self, name: str, file: str, argument: str, write: Callable[[str, Sequence[Token]], str]) -> str:
         """Have ``write`` do its work in a thread of its own: thousands of tokens take a while."""
-        app, tokens = self._app, list(self._app.tokens)
+        app, tokens = self._app, list(self._app.replies.tokens)
         if not argument:
             return f"/{name} takes a file name: /{name} {file}"
         if not tokens:
@@ -231,7 +226,7 @@ class Commands:
 
     def _stop(self, argument: str) -> str:
         if self._app.replying or self._app.measuring:
-            self._app.stop()
+            self._app.replies.stop()
         return ""
 
     def _help(self, argument: str) -> None:

@@ -156,6 +156,7 @@ class ReplyFailed:
     problem: str
 
 
+ReplyEvent = Trimmed | TooLong | PrefillProgress | Prefilled | TokenArrived | ReplyEnded | ReplyFailed
 Event = (
     LoadProgress
     | Loaded
@@ -165,11 +166,5 @@ Event = (
     | BubblesMeasured
     | SettingMeasured
     | MeasuringEnded
-    | Trimmed
-    | TooLong
-    | PrefillProgress
-    | Prefilled
-    | TokenArrived
-    | ReplyEnded
-    | ReplyFailed
+    | ReplyEvent
 )

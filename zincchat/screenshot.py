@@ -49,12 +49,12 @@ async def take(
     async with app.run_test(size=size) as pilot:
         await wait_for(lambda: app.panel.view.engine is not None)
         for number, prompt in enumerate(prompts, 1):
-            app.send(prompt)
+            app.replies.ask(prompt)
             if number == len(prompts):
                 await wait_for(lambda: not app.replying or len(app.panel.view.history.tokens) >= tokens_before_flip)
                 settings = app.panel.view.settings
                 app.commands.run("mode", "reuse" if settings and settings.mode == "rerecord" else "rerecord")
-            reply = app.last_reply
+            reply = app.replies.newest
             await wait_for(lambda reply=reply: reply is None or reply.complete.is_set())  # type: ignore[misc]
         await pilot.pause(0.5)
         svg = app.export_screenshot(title="zincchat")

@@ -60,13 +60,13 @@ class Chat:
     async def ask(self, text: str) -> str:
         """Send a message and wait for the whole reply."""
         await self.enter(text)
-        await self.until(lambda: self.app.last_reply is not None and self.app.last_reply.complete.is_set())
+        await self.until(lambda: self.app.replies.newest is not None and self.app.replies.newest.complete.is_set())
         await self.pilot.pause(0.25)
         return self.reply
 
     @property
     def reply(self) -> str:
-        return self.app.last_reply.text if self.app.last_reply else ""
+        return self.app.replies.newest.text if self.app.replies.newest else ""
 
     @property
     def prompt(self) -> str:

@@ -30,22 +30,22 @@ async def measure(seconds: float, open_engine: Callable[..., Any], size: tuple[i
     async with app.run_test(size=size) as pilot:
         while app.panel.view.engine is None:
             await pilot.pause(0.02)
-        app.send("Write a long story about a computer, in many chapters.")
+        app.replies.ask("Write a long story about a computer, in many chapters.")
         end = time.perf_counter() + seconds
         while (started := time.perf_counter()) < end and app.replying:
             cpu_started = time.thread_time()
             await asyncio.sleep(PROBE_S)
             late_ms.append((time.perf_counter() - started - PROBE_S) * 1000)
             cpu_ms.append((time.thread_time() - cpu_started) * 1000)
-        app.stop()
+        app.replies.stop()
         ending = time.perf_counter()
         worst_end_ms = 0.0
-        while app.last_reply is not None and app.is_running and not app.last_reply.complete.is_set():
+        while app.replies.newest is not None and app.is_running and not app.replies.newest.complete.is_set():
             started = time.perf_counter()
             await asyncio.sleep(PROBE_S)
             worst_end_ms = max(worst_end_ms, (time.perf_counter() - started - PROBE_S) * 1000)
         print(
-            f"{len(app.last_reply.text) if app.last_reply else 0:,} characters; the last parse took "
+            f"{len(app.replies.newest.text) if app.replies.newest else 0:,} characters; the last parse took "
             f"{(time.perf_counter() - ending) * 1000:.0f} ms, at most {worst_end_ms:.0f} ms at a stretch"
         )
     late, cpu = summarise(late_ms), summarise(cpu_ms)

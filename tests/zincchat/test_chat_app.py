@@ -47,7 +47,7 @@ async def test_a_streamed_reply_looks_like_one_parsed_at_once(text: str) -> None
 
     async with chatting(answer=text, token_s=0.004) as chat:
         assert await chat.ask("go") == text
-        streamed = chat.app.last_reply.query_one(Markdown)  # type: ignore[union-attr]
+        streamed = chat.app.replies.newest.query_one(Markdown)  # type: ignore[union-attr]
         whole = Markdown(chat.reply)
         await chat.app.mount(whole)
         await chat.pilot.pause(0.1)
@@ -142,7 +142,7 @@ async def test_new_regenerate_copy_and_system() -> None:
         assert chat.engine.prompts[-1][0] == {"role": "system", "content": "Be brief."}
         await chat.enter("/copy")
         assert chat.app.clipboard == ANSWER
-        first = chat.app.last_reply
+        first = chat.app.replies.newest
         await chat.pilot.press("ctrl+r")
         await chat.until(lambda: len(chat.engine.prompts) == 2 and not chat.app.replying)
         assert chat.engine.prompts[1] == chat.engine.prompts[0]

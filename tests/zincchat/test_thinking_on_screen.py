@@ -41,7 +41,7 @@ async def test_thoughts_are_folded_and_the_answer_is_clean() -> None:
         count = sum(bool(thought) for _, thought in chat.engine.pieces())
         assert title(chat).startswith(f"▸ thought for {count} tokens / 0.")
         assert shown(chat) == ""
-        reply = chat.app.last_reply
+        reply = chat.app.replies.newest
         assert reply is not None and reply.thoughts == THOUGHTS
         assert "barriers" not in str([child.content for child in reply.query_one(Markdown).query(Static)])
 
