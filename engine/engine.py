@@ -86,11 +86,12 @@ class Engine:
         that is an error before its weights are read.
 
         ``tuning``: whether to divide rows as a measurement on this device finds best (once for each kind of model: its
-        result is kept) or as usual; None measures on GPUs alone. ``progress(stage, done, total)`` is called for the
-        stages "device", "kernels" (a count), "weights" (bytes) and, at the first start on a device, "tuning" (a count,
-        as "kernels" once more behind it) and "fusion". ``binding="descriptors"`` with ``validation`` is
-        the build the validation layer can follow; ``row_kernels`` overrides the choice between the kernels for
-        software devices and those for GPUs.
+        result is kept) or as usual; None measures on GPUs alone, unless ZINCCHAT_TUNING is "off".
+
+        ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count), "weights" (bytes) and,
+        at the first start on a device, "tuning" (a count, with "kernels" once more behind it) and "fusion".
+        ``binding="descriptors"`` with ``validation`` is the build the validation layer can follow; ``row_kernels``
+        overrides the choice between the kernels for software devices and those for GPUs.
         Raise EngineError with one clear line for anything that is wrong; nothing stays allocated then.
         """
         with ExitStack() as cleanup:

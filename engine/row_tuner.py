@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,14 +45,16 @@ class RowTuner:
     def __init__(self, kernels: Kernels, wanted: bool | None, facts: Sequence[object]) -> None:
         """Take what is remembered for the device and ``facts`` of the model; where ``is_due``, ``measure`` follows.
 
-        ``wanted`` None measures on GPUs, and not where a software device runs a GPU's kernels. Row kernels divide
-        nothing.
+        ``wanted`` None measures on GPUs unless ZINCCHAT_TUNING is "off", and not where a software device runs a GPU's
+        kernels. Row kernels divide nothing.
         """
+        if wanted is None:
+            wanted = not kernels.device.is_cpu and os.environ.get("ZINCCHAT_TUNING") != "off"
         device = self._device = kernels.device
         self._kernels = kernels
         self._limits = RowDevice(device.subgroup_size, device.most_invocations, device.shared_bytes)
         self._key = choice_key("rows", VERSION, device.info.name, device.info.driver, *self._limits, *facts)
-        self.is_due = not device.row_kernels and (not device.is_cpu if wanted is None else wanted)
+        self.is_due = wanted and not device.row_kernels
         self.used = Tuning("usual")
         self.times: Times = {}
         self.token_us: tuple[float, ...] = ()

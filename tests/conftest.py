@@ -32,6 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
         set_loader_environment(driver_environment())
 
 
+# on a GPU each new shape would otherwise be measured for seconds, and divided by what other work on it allows
+os.environ.setdefault("ZINCCHAT_TUNING", "off")
+
+
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """The real model (98 MB, not in the repository): $ZINCCHAT_TEST_MODEL, else where ``make test`` fetches it."""

@@ -46,7 +46,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where tunings are kept."""
+    """Where tunings are kept; GPUs are measured as they are outside of tests."""
+    monkeypatch.delenv("ZINCCHAT_TUNING", raising=False)
     monkeypatch.setattr(remembered_tuning, "_file", lambda: tmp_path / "rows.json")
     return tmp_path / "rows.json"
 
@@ -70,6 +71,12 @@ def test_measured_on_gpus_unless_it_is_not_wanted(kept: Path) -> None:
     assert not RowTuner(kernels(is_cpu=True), None, ()).is_due
     assert RowTuner(kernels(is_cpu=True), True, ()).is_due
     assert not RowTuner(kernels(row_kernels=True), True, ()).is_due
+
+
+def test_the_environment_can_leave_it_out(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZINCCHAT_TUNING", "off")
+    assert not RowTuner(kernels(), None, ()).is_due
+    assert RowTuner(kernels(), True, ()).is_due
 
 
 def test_what_was_measured_is_taken_at_the_next_start(kept: Path) -> None:
@@ -163,7 +170,7 @@ def test_a_model_is_measured_once(path: Path, kept: Path, monkeypatch: pytest.Mo
     with Engine.open(path, context=64, row_kernels=False, tuning=True) as opened:
         assert opened.tuning.origin == "remembered"
         assert (opened.tuning.lanes, opened.tuning.divisions) == (measured.lanes, measured.divisions)
-    with Engine.open(path, context=64, row_kernels=False) as opened:
+    with Engine.open(path, context=64, row_kernels=False, tuning=False) as opened:
         assert opened.tuning.origin == "usual"
 
 
