@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from engine import FUSION_PASSES, Engine
 from tests.engine.tiny_model import write_tiny_llama
 
 
@@ -15,3 +17,10 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "tiny.gguf"
     write_tiny_llama(path)
     return path
+
+
+@pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])
+def engine(tiny_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """The tiny model with this device's own kernels, then with those for GPUs, which a software device runs too."""
+    with Engine.open(tiny_path, fusion=FUSION_PASSES, row_kernels=request.param) as opened:
+        yield opened
