@@ -4,9 +4,10 @@
 // record here, so that a joined kernel has the code of a product once. A row is a subgroup's, with their arithmetic.
 //
 // A tile is `rows_a_tile` rows of each tensor, `sums` in all (1, 2 or 4): neighbouring rows, rows of gate and up by turns,
-// or pairs of dimensions. Half of them, a and b, are always on their way from one turn to the next, c and d are asked for
-// in the turn that multiplies them (row_products.glsl says why); a and c are those of a pair. Tiles go round the
-// workgroups first, then round a workgroup's subgroups (teams).
+// or pairs of dimensions. Of the four blocks that a lane has at hand, two (a, b) are always on their way from one turn to
+// the next, two (c, d) are asked for in the turn that multiplies them (row_products.glsl says why). They are blocks of
+// four rows, or with END_DEEP of the same one or two rows, c and d a chunk behind a and b. Tiles go round the workgroups
+// first, then round a workgroup's subgroups (teams).
 //
 // Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
 // NORM_BLOCKS, of those that are RMS-normed, if any are; the ENDs that there are.
@@ -119,12 +120,12 @@ uvec2 pair_rows(uint item) {
 }
 #endif
 
-// rows a, b, c and d of a tile
+// of a, b, c and d in a tile
 uvec4 tile_rows(uint tile) {
-    const uvec4 places = sums != rows_a_tile ? uvec4(0u, 1u, 0u, 1u) : uvec4(0u, 2u, 1u, 3u);
-    uvec4 found = min(tile * rows_a_tile + places, uvec4(rows - 1u));
+    const uint odd = sums != rows_a_tile ? 0u : 1u, second = sums == 4u ? rows_a_tile / 2u : 0u;
+    uvec4 found = min(tile * rows_a_tile + uvec4(0u, odd, second, odd + second), uvec4(rows - 1u));
 #ifdef END_QKV
-    if ((end & END_MASK) == ROW_END_QKV) found = uvec4(pair_rows(found.x), pair_rows(found.y)).xzyw;
+    if ((end & END_MASK) == ROW_END_QKV) found = uvec4(pair_rows(found.x), pair_rows(found.z));
 #endif
     return found;
 }
@@ -154,20 +155,12 @@ float halve(float first, float second, uint mask) {
 #define LOAD(name, row, side, block) packed_##name = load_packed(row_base(row, blocks, side), block);
 #define ADD(name) sum_##name = has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name;
 #if SUMS == 4
-#define IF_FOUR(code) if (sums > 2u) { code }
-#define DECLARE_FOUR Packed packed_b = no_block(), packed_d = no_block();
-#define DECLARE_SUMS float sum_a = 0.0, sum_b = 0.0, sum_c = 0.0, sum_d = 0.0;
 #define FOLD_SUMS \
     sum_a = halve(sum_a, sum_c, SUBGROUP_SIZE / 2u); \
     sum_b = halve(sum_b, sum_d, SUBGROUP_SIZE / 2u); \
     sum_a = halve(sum_a, sum_b, SUBGROUP_SIZE / 4u);
-#define OWN_ITEM(lane) (lane / (SUBGROUP_SIZE / 2u) + lane / (SUBGROUP_SIZE / 4u) % 2u * 2u)
 #else
-#define IF_FOUR(code)
-#define DECLARE_FOUR
-#define DECLARE_SUMS float sum_a = 0.0, sum_c = 0.0;
-#define FOLD_SUMS sum_a = halve(sum_a, sum_c, SUBGROUP_SIZE / 2u);
-#define OWN_ITEM(lane) (lane / (SUBGROUP_SIZE / 2u))
+#define FOLD_SUMS sum_a = halve(sum_a, sum_b, SUBGROUP_SIZE / 2u);
 #endif
 
 #ifdef END_HEAD
@@ -300,16 +293,22 @@ void kernel() {
     uneven_quants = OddQuants(BUFFER_ADDRESS(odd_quants));
     uneven_scales = OddScales(BUFFER_ADDRESS(odd_scales));
     blocks = (cols + 31u) / 32u;
-    const uint chunks = (blocks + SUBGROUP_SIZE - 1u) / SUBGROUP_SIZE;
     uint tile = subgroupBroadcastFirst(gl_WorkGroupID.x + gl_LocalInvocationIndex / SUBGROUP_SIZE * gl_NumWorkGroups.x);
     uvec4 row = tile_rows(tile);
     uint block = min(lane, blocks - 1u);
     // all that is not set on each path is set here: otherwise its old value would take registers in all other kernels
-    Packed packed_a = no_block(), packed_c = no_block();
-    DECLARE_FOUR
+    Packed packed_a = no_block(), packed_b = no_block();
+#if SUMS == 4
+    Packed packed_c = no_block(), packed_d = no_block();
+    const bool deep = (end & END_DEEP) != 0u, wide = deep || sums > 2u;
+    const uint step = deep ? 2u * SUBGROUP_SIZE : SUBGROUP_SIZE;
+#else
+    const uint step = SUBGROUP_SIZE;
+#endif
+    const bool two = sums > 1u;
     if (tile < tiles) {
         LOAD(a, row.x, 0u, block)
-        IF_FOUR(LOAD(b, row.y, 0u, block))
+        if (two) { LOAD(b, row.y, 1u, block) }
     }
 #ifdef CODEBOOK
     fill_code_bytes();  // a barrier follows
@@ -332,7 +331,7 @@ void kernel() {
 #endif
     DECLARE_X
     for (; tile < tiles; tile += stride) {
-        const uint next_tile = tile + stride, i = OWN_ITEM(lane), own = tile * rows_a_tile + i, pair = own / 2u;
+        const uint next_tile = tile + stride, i = lane / SUM_LANES, own = tile * rows_a_tile + i, pair = own / 2u;
         vec2 early = vec2(0.0), offset = vec2(0.0);
         if (kind == ROW_END_ADD) early.x = y.data[min(own, rows - 1u)];
 #ifdef END_BIAS
@@ -350,26 +349,50 @@ void kernel() {
         }
 #endif
 #endif
-        DECLARE_SUMS
-        for (uint chunk = 0u; chunk < chunks; ++chunk) {
+        float sum_a = 0.0, sum_b = 0.0;
+#if SUMS == 4
+        float sum_c = 0.0, sum_d = 0.0;
+#endif
+        for (uint from = 0u; from < blocks; from += step) {
             TAKE_X(block)
-            const bool has_block = chunk * SUBGROUP_SIZE + lane < blocks, last = chunk + 1u == chunks;
-            if (sums > 1u) { LOAD(c, row.z, 1u, block) }
-            IF_FOUR(LOAD(d, row.w, 1u, block))
+            bool has_block = from + lane < blocks;
+#if SUMS == 4
+            const uint second = deep ? from + SUBGROUP_SIZE + lane : from + lane, second_block = min(second, blocks - 1u);
+            if (wide) {
+                LOAD(c, row.z, 0u, second_block)
+                if (two) { LOAD(d, row.w, 1u, second_block) }
+            }
+#endif
             // where nothing is next, what is at hand is asked for again
+            const bool last = from + step >= blocks;
             if (last) row = tile_rows(next_tile < tiles ? next_tile : tile);
-            const uint next_block = min(last ? lane : chunk * SUBGROUP_SIZE + SUBGROUP_SIZE + lane, blocks - 1u);
+            const uint next_block = min(last ? lane : from + step + lane, blocks - 1u);
             ADD(a)
-            IF_FOUR(ADD(b))
+            if (two) { ADD(b) }
             LOAD(a, row.x, 0u, next_block)
-            IF_FOUR(LOAD(b, row.y, 0u, next_block))
-            if (sums > 1u) { ADD(c) }
-            IF_FOUR(ADD(d))
+            if (two) { LOAD(b, row.y, 1u, next_block) }
+#if SUMS == 4
+            if (wide) {
+                block = second_block;
+                has_block = second < blocks;
+                if (deep) {
+                    TAKE_X(block)
+                    sum_c = sum_a;
+                    sum_d = sum_b;
+                }
+                ADD(c)
+                if (two) { ADD(d) }
+                if (deep) {
+                    sum_a = sum_c;
+                    sum_b = sum_d;
+                }
+            }
+#endif
             block = next_block;
         }
         FOLD_SUMS
         [[unroll]] for (uint m = SUM_LANES / 2u; m > 0u; m /= 2u) sum_a += subgroupShuffleXor(sum_a, m);
-        const float other = subgroupShuffleXor(sum_a, SUBGROUP_SIZE / 2u);  // of the pair's other row
+        const float other = subgroupShuffleXor(sum_a, SUM_LANES);  // of the pair's other row
         if (lane % SUM_LANES == 0u && i < sums) switch (kind) {
 #if defined(END_GATE) || defined(END_GATE_GELU)
         case ROW_END_GATE:

@@ -20,12 +20,12 @@ from engine.weights.formats import FLOATS
 
 KERNEL = "resident_rows"
 STORE, ADD, BIAS, GATE, GATE_GELU, QKV, HEAD = range(7)
-_NORMED, _ADDS_BIAS, _HALVES = 8, 16, 32
+_NORMED, _ADDS_BIAS, _HALVES, _DEEP = 8, 16, 32, 64
 _END_DEFINES = {BIAS: "END_BIAS", GATE: "END_GATE", GATE_GELU: "END_GATE_GELU", QKV: "END_QKV", HEAD: "END_HEAD"}
 _BUFFERS = 14
 _SHAPE = struct.Struct("<3I")  # end, rows, cols: the first of the scalars
 _MOST_TURNS = 8  # of the workgroup over x: what an invocation has of it stays in registers
-_FEW_LOADS = {1: 1.3, 2: 1.12}  # what a tile of fewer rows than four costs: fewer loads are in flight
+_FEW_LOADS = {1: 1.3, 2: 1.12}  # what fewer than four blocks of a lane at once cost: fewer loads are in flight
 
 
 class Planes(NamedTuple):
@@ -95,7 +95,8 @@ def row_op(
     rope = end.rope or {}
     pairs, rotated = int(rope.get("HEAD_DIM", 2)) // 2, int(rope.get("ROTATED", 0)) // 2
     flags = _NORMED * (norm is not None) | _ADDS_BIAS * (end.kind == QKV and end.bias is not None)
-    flags |= _HALVES * ("ROPE_HALVES" in rope)
+    deep = rows_a_tile * sides < 4 and planes.type not in FLOATS and _chunks(kernels, cols) > 1
+    flags |= _HALVES * ("ROPE_HALVES" in rope) | _DEEP * deep
     read = norm[0] if norm else unused, y, end.bias or unused, end.table or unused
     touched = end.k_cache or y, end.v_cache or y, end.state or unused, end.step or unused, end.scratch or y
     shape = end.kind | flags, rows, cols, rows_a_tile, rows_a_tile * sides, 1.0 / cols, norm[1] if norm else 0.0
@@ -122,19 +123,31 @@ def needed(ops: Iterable[Op]) -> Defines:
     return defines | most
 
 
+def _chunks(kernels: KernelSet, cols: int) -> int:
+    """Blocks of a lane in a row."""
+    return -(-cols // (32 * kernels.device.subgroup_size))
+
+
 def _sides(end: int) -> int:
     return 2 if end in (GATE, GATE_GELU) else 1
+
+
+def choices(type: GGMLQuantizationType, end: int) -> list[int]:
+    """How many rows of each tensor a tile may have: all give the same bits."""
+    most = (2 if type in FLOATS else 4) // _sides(end)
+    least = 2 if end == QKV else 1  # a pair of dimensions turns together
+    return [rows for rows in (4, 2, 1) if least <= rows <= most]
 
 
 def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
     """Rows of each tensor at once: so that the busiest team has few."""
     assert kernels.resident is not None
     sides, all_teams = _sides(end), kernels.resident.workgroups * teams(kernels)
+    chunks = _chunks(kernels, planes.cols)
 
     def cost(at_once: int) -> float:
         turns = -(-planes.rows // (at_once * all_teams))
-        return turns * at_once * (_FEW_LOADS.get(sides * at_once, 1.0) if turns > 1 else 1.0)
+        blocks = sides * at_once * min(2, chunks)
+        return turns * at_once * (_FEW_LOADS.get(blocks, 1.0) if turns * chunks > 1 else 1.0)
 
-    most = (2 if planes.type in FLOATS else 4) // sides
-    least = 2 if end == QKV else 1
-    return min((n for n in (4, 2, 1) if least <= n <= most), key=cost)
+    return min(choices(planes.type, end), key=cost)

@@ -16,6 +16,7 @@ from engine.program.matrix import Bias, Caches, Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.program.resident import ResidentKernels
+from engine.program.resident_rows import Planes
 from engine.program.tuning import RowTuning, group_invocations
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet, Resident
@@ -62,28 +63,35 @@ def walk(gpu: Gpu, kernels: ResidentKernels, ops: Sequence[Op], state: Slice) ->
     assert run.left()[0] == 0, "aborted"
 
 
+def take_rows(wanted: int) -> Callable[[KernelSet, Planes, int], int]:
+    """``wanted`` rows a tile, or what comes nearest."""
+    return lambda kernels, planes, end: min(resident_rows.choices(planes.type, end), key=lambda n: abs(n - wanted))
+
+
 def assert_same(
     gpu: Gpu, weights: Sequence[Weight], sizes: Sequence[int], build: Build, state: Slice | None = None
 ) -> None:
-    """What ``build`` makes writes the same to buffers of ``sizes`` bytes both ways; rows are a subgroup's."""
+    """What ``build`` makes writes the same to buffers of ``sizes`` bytes both ways, whatever rows a tile has."""
     lanes = {(weight.type, weight.cols): gpu.device.subgroup_size for weight in weights}
-    gpu.kernels.tuning = RowTuning(lanes)
-    try:
-        separate, joined = ([gpu.poisoned(size) for size in sizes] for _ in range(2))
+    separate = [gpu.poisoned(size) for size in sizes]
+    state = state or gpu.array(np.zeros(STATE_BYTES, np.uint8))
+    group = group_invocations(gpu.device.subgroup_size, gpu.device.most_invocations)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu.kernels, "tuning", RowTuning(lanes))
         gpu.run(*build(gpu.kernels, separate))
-        for weight in weights:
-            weight.plans.clear()
-        group = group_invocations(gpu.device.subgroup_size, gpu.device.most_invocations)
+        expected = [gpu.read(item, np.uint16) for item in separate]
+        assert not any((item == POISON * 0x101).all() for item in expected)
         kernels = ResidentKernels(gpu.kernels, Resident(group, 2))
-        ops = build(kernels, joined)
-        rows = [op for op in ops if op.kernel.name == resident_rows.KERNEL]
-        assert len(rows) >= len(ops) - 1 and len({op.kernel for op in rows}) == len({w.type for w in weights})
-        walk(gpu, kernels, ops, state or gpu.array(np.zeros(STATE_BYTES, np.uint8)))
-    finally:
-        gpu.kernels.tuning = None
-    for one, other in zip(separate, joined, strict=True):
-        np.testing.assert_array_equal(gpu.read(other, np.uint16), gpu.read(one, np.uint16))
-        assert not (gpu.read(other, np.uint8) == POISON).all()
+        for wanted in (None, 4, 2, 1):
+            if wanted is not None:
+                patch.setattr(resident_rows, "_rows_a_tile", take_rows(wanted))
+            joined = [gpu.poisoned(size) for size in sizes]
+            ops = build(kernels, joined)
+            rows = [op for op in ops if op.kernel.name == resident_rows.KERNEL]
+            assert len(rows) >= len(ops) - 1 and len({op.kernel for op in rows}) == len({w.type for w in weights})
+            walk(gpu, kernels, ops, state)
+            for item, values in zip(joined, expected, strict=True):
+                np.testing.assert_array_equal(gpu.read(item, np.uint16), values)
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
@@ -180,8 +188,9 @@ def test_head(gpu: Gpu, random: np.random.Generator, sampling: Sampling) -> None
 
     scratches: list[Slice] = []
     assert_same(gpu, (weight,), [vocab * 4 + 64, 16], build)
-    np.testing.assert_array_equal(*(gpu.read(keys, np.uint32) for keys in scratches))
-    np.testing.assert_array_equal(*(gpu.read(state, np.uint32) for state in states))
+    for found in (scratches, states):
+        first, *others = (gpu.read(item, np.uint32) for item in found)
+        assert len(others) == 4 and all(np.array_equal(first, other) for other in others)
 
 
 def test_what_it_does_not_take(gpu: Gpu) -> None:
