@@ -10,7 +10,8 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from tests.zincchat.fake_engine import FakeEngine, FakeSession, opener
+from tests.zincchat.fake_engine import FakeEngine, opener
+from tests.zincchat.fake_session import FakeSession
 from zincchat.app import ChatApp
 from zincchat.options import ChatOptions
 from zincchat.widgets.figures import Figures

@@ -1,0 +1,106 @@
+"""Keys, slash commands, the palette and the dialogues."""
+
+from __future__ import annotations
+
+from engine import MODES
+from tests.zincchat.app_driver import Chat, chatting
+from zincchat.chat.slash import COMMANDS
+from zincchat.options import ChatOptions
+from zincchat.screens import help
+from zincchat.screens.help import HelpScreen
+from zincchat.widgets.prompt import Prompt
+
+
+async def test_ctrl_c_says_how_to_stop_and_how_to_leave() -> None:
+    async with chatting(repeat=True, token_s=0.02) as chat:
+        await chat.enter("go")
+        await chat.pilot.press("ctrl+c")
+        assert "Esc stops the reply, Ctrl+Q leaves" in chat.status
+        assert chat.app.replying
+        await chat.pilot.press("escape")
+
+
+async def test_the_system_prompt_can_be_edited_on_its_screen() -> None:
+    async with chatting(options=ChatOptions(system="old")) as chat:
+        await chat.enter("/system")
+        await chat.pilot.pause()
+        await chat.pilot.press("end", "!", "ctrl+s")
+        await chat.pilot.pause()
+        assert chat.app.conversation.system == "old!"
+        await chat.enter("/system")
+        await chat.pilot.pause()
+        await chat.pilot.press("end", "?", "escape")
+        await chat.pilot.pause()
+        assert chat.app.conversation.system == "old!"
+
+
+async def test_unknown_commands_and_wrong_arguments_say_so_and_lose_nothing() -> None:
+    async with chatting() as chat:
+        for text, complaint in (
+            ("/etc/passwd is what?", "there is no command /etc/passwd"),
+            ("/mode warp", f"/mode takes {' or '.join(MODES)}, not warp"),
+            ("/scale wide", "/scale takes milliseconds"),
+            ("/panel big", "/panel takes panel, full, kernels, line, off"),
+        ):
+            await chat.enter(text)
+            assert complaint in chat.status
+            assert chat.prompt == text
+            chat.app.query_one(Prompt).clear()
+        await chat.ask(" /etc/passwd is what?")
+        assert chat.engine.prompts[-1][0]["content"] == "/etc/passwd is what?"
+
+
+async def test_a_mode_that_is_not_offered_here_says_why_and_f2_passes_over_it() -> None:
+    async with chatting(refused_modes={MODES[-1]: "no such GPU"}) as chat:
+        await chat.enter(f"/mode {MODES[-1]}")
+        assert f"mode {MODES[-1]} is not offered here: no such GPU" in chat.status
+        seen = []
+        for _ in MODES:
+            await chat.pilot.press("f2")
+            seen.append(chat.engine.mode)
+        assert set(seen) == set(MODES[:-1]) and seen[0] == seen[-1]
+
+
+async def test_help_explains_keys_and_figures_and_leaves() -> None:
+    async with chatting() as chat:
+        await chat.pilot.press("f1")
+        await chat.pilot.pause()
+        assert isinstance(chat.app.screen, HelpScreen)
+        assert [name for name, _ in help.MODES] == list(MODES)
+        assert "Esc closes" in str(chat.app.screen.query_one("#help").border_subtitle)
+        await chat.pilot.press("escape")
+        await chat.pilot.pause()
+        assert not isinstance(chat.app.screen, HelpScreen)
+
+
+async def test_the_palette_offers_every_command() -> None:
+    async with chatting() as chat:
+        offered = {entry.title: entry.callback for entry in chat.app.get_system_commands(chat.app.screen)}
+        assert {f"/{command.name}" for command in COMMANDS} <= offered.keys()
+        offered["/fusion"]()
+        await chat.pilot.pause()
+        assert chat.engine.fusion is False
+
+
+async def test_keys_that_would_do_nothing_are_grey() -> None:
+    def grey(chat: Chat) -> set[str]:
+        return {key for key, active in chat.app.screen.active_bindings.items() if not active.enabled}
+
+    async with chatting(load_s=0.3, wait=False, repeat=True, token_s=0.01) as chat:
+        assert grey(chat) >= {"f2", "f3", "f4", "escape"}
+        await chat.loaded()
+        assert grey(chat) == {"escape"}
+        await chat.enter("go")
+        assert grey(chat) == set()
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.app.replying)
+        assert grey(chat) == {"escape"}
+
+
+async def test_dialogues_keep_their_keys() -> None:
+    async with chatting() as chat:
+        await chat.pilot.press("f1", "f2")
+        assert chat.engine.mode == "reuse"
+        await chat.pilot.press("f1")
+        await chat.pilot.press("f2")
+        assert chat.engine.mode != "reuse"
