@@ -34,7 +34,9 @@ def gpu() -> Iterator[Gpu]:
         yield device
 
 
-@pytest.fixture(params=[1, pytest.param(EVERY, marks=pytest.mark.soak)], ids=["one", "every"])
+@pytest.fixture(
+    params=[1, pytest.param(EVERY, marks=[pytest.mark.soak, pytest.mark.timeout(600)])], ids=["one", "every"]
+)
 def tested(request: pytest.FixtureRequest) -> int:
     """How many divisions of each number of lanes, besides the usual one: random ones."""
     return int(request.param)
