@@ -1,4 +1,4 @@
-"""What an architecture's module offers; ``engine.models`` lists the modules."""
+"""What an architecture offers; ``engine.models`` lists them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HostTensors = Mapping[str, npt.NDArray[np.float32]]
 
 
 class Architecture(Protocol):
-    """A module of ``engine.models``. Names of metadata keys and tensors are GGUF's."""
+    """A module of ``engine.models``, or an object in one. Names of metadata keys and tensors are GGUF's."""
 
     ARCHITECTURE: str  # GGUF's general.architecture
 

@@ -17,7 +17,7 @@ from engine.models import blocks
 from engine.models.architecture import HostTensors
 from engine.models.blocks import Block, head
 from engine.models.config import Geometry, Metadata
-from engine.models.rope import linear_factor, stated_frequencies
+from engine.models.rope import scaled_frequencies, stated_frequencies
 from engine.program.activations import Activations
 from engine.program.nodes import Node
 from engine.weights.load import TensorSpec, Weights
@@ -68,7 +68,7 @@ def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
 def rope_frequencies(g: Geometry, values: Mapping[str, Any], host: HostTensors) -> Sequence[npt.NDArray[np.float64]]:
     """See Architecture. The global layers' table, then the local ones', which no scaling is for."""
     meta = Metadata("", values, ARCHITECTURE)
-    everywhere = stated_frequencies(meta, g.rotated, default_theta=1e6) / linear_factor(meta)
+    everywhere = scaled_frequencies(meta, g.rotated, default_theta=1e6)
     return everywhere, stated_frequencies(meta, g.rotated, "rope.freq_base_swa")
 
 

@@ -13,7 +13,7 @@ from engine.models import blocks
 from engine.models.architecture import HostTensors
 from engine.models.blocks import Block, head
 from engine.models.config import Geometry, Metadata
-from engine.models.rope import linear_factor, stated_frequencies
+from engine.models.rope import scaled_frequencies
 from engine.program.activations import Activations
 from engine.program.nodes import Node
 from engine.weights.load import TensorSpec, Weights
@@ -41,8 +41,7 @@ def tensors(g: Geometry, present: Mapping[str, Any]) -> list[TensorSpec]:
 
 def rope_frequencies(g: Geometry, values: Mapping[str, Any], host: HostTensors) -> Sequence[npt.NDArray[np.float64]]:
     """See Architecture. One table."""
-    meta = Metadata("", values, ARCHITECTURE)
-    found = stated_frequencies(meta, g.rotated) / linear_factor(meta)
+    found = scaled_frequencies(Metadata("", values, ARCHITECTURE), g.rotated)
     divisors = host.get(_DIVISORS)
     return (found if divisors is None else found / divisors,)
 

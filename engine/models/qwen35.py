@@ -19,7 +19,7 @@ from engine.models import blocks
 from engine.models.architecture import HostTensors
 from engine.models.blocks import EMBEDDING, HEAD, PROJECTION, RESIDUAL, head
 from engine.models.config import DeltaShape, Geometry, Metadata
-from engine.models.rope import linear_factor, stated_frequencies
+from engine.models.rope import scaled_frequencies
 from engine.program.activations import Activations
 from engine.program.matrix_kernels import Use
 from engine.program.nodes import Node
@@ -147,7 +147,7 @@ def _delta_tensors(g: Geometry, b: str) -> list[TensorSpec]:
 def rope_frequencies(g: Geometry, values: Mapping[str, Any], host: HostTensors) -> Sequence[npt.NDArray[np.float64]]:
     """See Architecture. One table; of a text's tokens the three positions of its sections are the same."""
     meta = Metadata("", values, ARCHITECTURE)
-    return (stated_frequencies(meta, g.rotated, default_theta=1e7) / linear_factor(meta),)
+    return (scaled_frequencies(meta, g.rotated, default_theta=1e7),)
 
 
 def layers(g: Geometry, weights: Weights, a: Activations) -> list[Node]:

@@ -22,6 +22,11 @@ def stated_frequencies(
     return frequencies(meta.number(key, 1.0, 1e12, default_theta), rotated)
 
 
+def scaled_frequencies(meta: Metadata, rotated: int, default_theta: float = 1e4) -> npt.NDArray[np.float64]:
+    """Those of the model's own theta, with linear scaling where the file states it. Errors as of the parts."""
+    return stated_frequencies(meta, rotated, default_theta=default_theta) / linear_factor(meta)
+
+
 def linear_factor(meta: Metadata) -> float:
     """What linear scaling divides each frequency by; 1 without. EngineError for another kind of scaling."""
     kind = meta.values.get(f"{meta.architecture}.rope.scaling.type", "linear")
