@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.matrix_tiles import X_PARTS, matrix_tiles
-from engine.program.tuning import UNTUNED, Division, division, lanes, norm_late, stage_blocks
+from engine.program.tuning import UNTUNED, Division, division, lanes, stage_blocks
 from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.pipelines import Defines, KernelSet
 from engine.weights.formats import FLOATS, Layout
@@ -104,8 +104,6 @@ def choose(
     if use.startswith("norm_"):
         defines["NORM"] = 1
     name = f"{operation}_groups"
-    if "NORM" in defines and norm_late(name) and kernels.resident is None:
-        defines["NORM_LATE"] = 1
     device = kernels.device
     width, tuned = device.subgroup_size, kernels.tuning or UNTUNED
     divided = division(name, type, rows, cols, width, device.most_invocations, kernels.resident, tuned)

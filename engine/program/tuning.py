@@ -171,11 +171,6 @@ def stage_blocks(kind: _T, cols: int, team: int, shared_bytes: int) -> int:
     return blocks if blocks <= most else max(1, most // team) * team
 
 
-def norm_late(kernel: str) -> bool:
-    """Whether the norm's weights are loaded after its sum: a wait, but in kernels short of registers a gain."""
-    return kernel in ("gate_up_groups", "head_groups")
-
-
 def attend_lanes(subgroup_size: int) -> int:
     """Invocations a workgroup of decode attention; part of its arithmetic."""
     return max(64, min(_ATTEND_LANES, 16 * subgroup_size))

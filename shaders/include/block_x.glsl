@@ -47,7 +47,11 @@ void square_quad(uint item, vec4 v) {
 float norm_factor() {
     barrier();
     float sum = 0.0;
-    for (uint b = gl_LocalInvocationIndex % SUBGROUP_SIZE; b < BLOCKS; b += SUBGROUP_SIZE) sum += square_sums[b];
+    // unrolled, since loads that are used behind a loop wait for all others: NVIDIA's compiler knows them apart up to there
+    [[unroll]] for (uint first = 0u; first < BLOCKS; first += SUBGROUP_SIZE) {
+        const uint b = first + gl_LocalInvocationIndex % SUBGROUP_SIZE;
+        if (first + SUBGROUP_SIZE <= BLOCKS || b < BLOCKS) sum += square_sums[b];
+    }
     [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) sum += subgroupShuffleXor(sum, m);
     return inversesqrt(fma(sum, inverse_width, eps));
 }
@@ -68,6 +72,7 @@ vec4 scaled(vec4 v, float scale, vec4 weight) {
 #ifdef PLAIN
 void stage_quad(uint item, vec4 v) { staged[item / 8u * PITCH + item % 8u] = v; }
 #define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7;
+#define CLEAR_X x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = vec4(0.0);
 #define TAKE_X(at) \
     { \
         const uint place = (at) * PITCH; \
@@ -144,6 +149,7 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
     totals = intBitsToFloat(whole.TOTAL_PLACES);
 #endif
 #define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; vec2 totals; float x_scale;
+#define CLEAR_X x_scale = 0.0; totals = vec2(0.0);
 #define TAKE_X(at) \
     { \
         const uint place = (at) * PITCH; \
@@ -160,22 +166,13 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 
 // ---- a workgroup's x ----
 
-// with NORM_LATE the norm's weights are loaded after its sum, which costs a wait and saves registers
 #ifdef NORM
 #define DECLARE_NORM vec4 n[STAGE_TURNS]; float norm_scale;
 #define LOAD_NORM \
     [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) n[k] = norm_quad(k * GROUP + gl_LocalInvocationIndex);
-#ifdef NORM_LATE
-#define LOAD_NORM_EARLY
-#define LOAD_NORM_LATE LOAD_NORM
-#else
-#define LOAD_NORM_EARLY LOAD_NORM
-#define LOAD_NORM_LATE
-#endif
 #define NORM_X \
     [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) square_quad(k * GROUP + gl_LocalInvocationIndex, v[k]); \
     norm_scale = norm_factor(); \
-    LOAD_NORM_LATE \
     [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = scaled(v[k], norm_scale, n[k]);
 #define NORM_OF_STAGES \
     for (uint item = gl_LocalInvocationIndex; item < STAGES * STAGE_TURNS * GROUP; item += GROUP) square_quad(item, x_quad(item)); \
@@ -183,7 +180,7 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #define NORMED(quad) scaled(x_quad(quad), norm_scale, norm_quad(quad))
 #else
 #define DECLARE_NORM
-#define LOAD_NORM_EARLY
+#define LOAD_NORM
 #define NORM_X
 #define NORM_OF_STAGES
 #define NORMED(quad) x_quad(quad)
@@ -203,8 +200,8 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
     barrier();
 #define STAGE_X(stage)
 #else
-#undef LOAD_NORM_EARLY
-#define LOAD_NORM_EARLY
+#undef LOAD_NORM
+#define LOAD_NORM
 #define LOAD_X
 #define PREPARE_X { NORM_OF_STAGES }
 #define STAGE_X(stage) \

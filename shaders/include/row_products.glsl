@@ -106,15 +106,14 @@ float row_total(uint i) {
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
-// a lane beyond the last block repeats that one for nothing
+// A lane beyond the last block repeats that one with an x of zeros: to leave the product out would be a branch, into which
+// compilers move the loads.
 #if ((COLS + 31) / 32) % LANES == 0
-#define ADDED(name) BLOCK_SUM(sum_##name, packed_##name)
-#define LANE_HAS_BLOCK(chunk)
+#define CLEAR_SURPLUS(chunk)
 #else
-#define ADDED(name) has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name
-#define LANE_HAS_BLOCK(chunk) const bool has_block = (chunk) * LANES + TEAM_LANE < BLOCKS;
+#define CLEAR_SURPLUS(chunk) if ((chunk) * LANES + TEAM_LANE >= BLOCKS) { CLEAR_X }
 #endif
-#define ADD_ROW(name, i) sum_##name = ADDED(name);
+#define ADD_ROW(name, i) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
 #define LOAD_NEXT(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
 
 #ifdef CODEBOOK
@@ -130,9 +129,9 @@ float row_total(uint i) {
 #define EACH_EARLY EACH_SUM
 #endif
 #ifdef RESIDENT
-#define LOAD_ALL EACH_EARLY(LOAD_ROW) LOAD_NORM_EARLY AWAIT LOAD_X
+#define LOAD_ALL EACH_EARLY(LOAD_ROW) LOAD_NORM AWAIT LOAD_X
 #else
-#define LOAD_ALL LOAD_X LOAD_NORM_EARLY EACH_EARLY(LOAD_ROW)
+#define LOAD_ALL LOAD_X LOAD_NORM EACH_EARLY(LOAD_ROW)
 #endif
 
 #define BEGIN_ROWS \
@@ -141,6 +140,7 @@ float row_total(uint i) {
     EACH_SUM(DECLARE_ROW) \
     uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u), filled = 0u, first_group = gl_WorkGroupID.x; \
     LOAD_ALL \
+    PREFETCH(OWN_TILE) \
     PREPARE_CODES \
     PREPARE_X
 
@@ -186,9 +186,8 @@ float row_total(uint i) {
 #define BEGIN_TILES \
     BEGIN_ROWS \
     TAKE_X(block) \
-    LANE_HAS_BLOCK(0u) \
+    CLEAR_SURPLUS(0u) \
     EACH_GROUP { \
-        if (filled == 0u) { PREFETCH(OWN_TILE) } \
         EACH_SUM(CLEAR_ROW) \
         const bool more = HAS_MORE_TILES; \
         const uint next_block = block, next_tile = more ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
@@ -198,12 +197,11 @@ float row_total(uint i) {
 #define BEGIN_TILES \
     BEGIN_ROWS \
     EACH_GROUP { \
-        if (filled == 0u) { PREFETCH(OWN_TILE) } \
         EACH_SUM(CLEAR_ROW) \
         for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
             STAGE_CHUNK(chunk) \
             TAKE_X(block - STAGE_START(chunk)) \
-            LANE_HAS_BLOCK(chunk) \
+            CLEAR_SURPLUS(chunk) \
             const bool last_chunk = chunk + 1u == CHUNKS; \
             const bool more_tiles = HAS_MORE_TILES, more = !last_chunk || more_tiles; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
@@ -222,5 +220,8 @@ float row_total(uint i) {
 #define STAGE_CHUNK(chunk) if ((chunk) * LANES % STAGE_BLOCKS == 0u) { STAGE_X((chunk) * LANES / STAGE_BLOCKS) }
 #endif
 #define END_TILES \
-        if (!last) barrier(); \
+        if (!last) { \
+            barrier(); \
+            PREFETCH(OWN_TILE) \
+        } \
     }
