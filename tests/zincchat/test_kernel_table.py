@@ -75,3 +75,15 @@ def test_the_kinds_that_take_most_in_the_programs_order(monkeypatch: pytest.Monk
     assert found[1 + KINDS].split()[1:] == ["IQ4_NL", "1", "100,000.0", "–", "–"]
     assert found[2 + KINDS] == f"4 more kinds: {2 * (0 + 1 + 2 + 3)} us a token"
     assert len(found) == len(KernelTable().lines())
+
+
+async def test_a_frozen_table_stays() -> None:
+    async with chatting(software=False) as chat:
+        await chat.enter("/panel kernels")
+        await chat.ask("go")
+        await chat.pilot.press("f8")
+        held = lines(chat)
+        await chat.ask("go on")
+        assert lines(chat) == held
+        await chat.pilot.press("f8")
+        assert lines(chat) != held
