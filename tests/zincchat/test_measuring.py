@@ -175,15 +175,15 @@ async def test_an_engine_error_in_a_measurement_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bubbles_us", "error_us", "words"),
+    ("bubbles_us", "error_us", "order", "words"),
     [
-        (300.0, 1.0, "holds"),
-        (199.0, 1.0, "holds within ±"),
-        (405.0, 2.0, "holds within ±"),
-        (150.0, 1.0, "does not hold"),
+        (300.0, 1.0, "≤≤", "holds"),
+        (199.0, 1.0, ">≤", "holds within ±"),
+        (405.0, 2.0, "≤>", "holds within ±"),
+        (150.0, 1.0, ">≤", "does not hold"),
     ],
 )
-def test_what_is_said_of_bubbles_and_their_bounds(bubbles_us: float, error_us: float, words: str) -> None:
+def test_what_is_said_of_bubbles_and_their_bounds(bubbles_us: float, error_us: float, order: str, words: str) -> None:
     times = dict.fromkeys(
         (f.name for f in dataclasses.fields(BubbleReport) if f.type in ("float", "float | None")), 1.0
     )
@@ -196,4 +196,6 @@ def test_what_is_said_of_bubbles_and_their_bounds(bubbles_us: float, error_us: f
         barrier_count=8,
         **{**times, **bounds, "bubbles_us": bubbles_us, "bubbles_error_us": error_us},  # type: ignore[arg-type]
     )
-    assert bubble_lines(report)[1][-1][0].strip() == words
+    figures, verdict = bubble_lines(report)[1]
+    assert "".join(re.findall("[≤>]", figures[0])) == order
+    assert verdict[0].strip() == words

@@ -89,12 +89,13 @@ def bubble_lines(report: BubbleReport | None) -> list[Line]:
     if report.bubbles_us is None or report.bubbles_error_us is None:
         return [[(title, "dim")], [(f"  between {low} and {high} ms", "")], [("  kernels have no clock here", "dim")]]
     inside = f"{ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}"
-    in_order = report.lower_us <= report.bubbles_us <= report.upper_us
-    holds = "holds" if in_order else "holds within ±"
+    above = "≤" if report.lower_us <= report.bubbles_us else ">"
+    below = "≤" if report.bubbles_us <= report.upper_us else ">"
+    holds = "holds" if (above, below) == ("≤", "≤") else "holds within ±"
     verdict = (f"  {holds}", "green") if report.within_brackets else ("  does not hold", "bold red")
     cost = report.instrument_cost_fraction or 0.0
     return [
         [(title, "dim")],
-        [(f"  {low} ≤ {inside} ≤ {high} ms", ""), verdict],
+        [(f"  {low} {above} {inside} {below} {high} ms", ""), verdict],
         [(f"  stamps add {ms(report.stamps_us or 0.0)}±{ms(report.stamps_error_us or 0.0)} ms ({cost:+.1%})", "")],
     ]
