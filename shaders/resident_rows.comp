@@ -1,7 +1,8 @@
 #version 460
 // The row kernel of the persistent mode: any projection by a weight type, and what follows it. What the kernels of
 // separate dispatches (matvec_groups, gate_up_groups, qkv_groups, head_groups) are told by defines are words of the
-// record here, so that a joined kernel has the code of a product once. A row is a subgroup's, with their arithmetic.
+// record here, so that a joined kernel has the code of a product once. A row is a subgroup's. Where `parts` subgroups share
+// one there, a subgroup does here what each of them does, one after another, which gives the same bits.
 //
 // A tile is `rows_a_tile` rows of each tensor, `sums` in all (1, 2 or 4): neighbouring rows, rows of gate and up by turns,
 // or pairs of dimensions. Of the four blocks that a lane has at hand, two (a, b) are always on their way from one turn to
@@ -69,6 +70,7 @@ PUSH_BEGIN
     float inverse_head_pairs;
     uint rotated_pairs;
     uint padded;
+    uint parts;
 PUSH_END
 
 // which tensor a row of a tile belongs to is known when compiled: that of odd ones is the same again but for gate and up
@@ -301,9 +303,9 @@ void kernel() {
 #if SUMS == 4
     Packed packed_c = no_block(), packed_d = no_block();
     const bool deep = (end & END_DEEP) != 0u, wide = deep || sums > 2u;
-    const uint step = deep ? 2u * SUBGROUP_SIZE : SUBGROUP_SIZE;
+    const uint behind = deep ? parts * SUBGROUP_SIZE : 0u, step = parts * SUBGROUP_SIZE + behind;
 #else
-    const uint step = SUBGROUP_SIZE;
+    const uint step = parts * SUBGROUP_SIZE;
 #endif
     const bool two = sums > 1u;
     if (tile < tiles) {
@@ -349,62 +351,72 @@ void kernel() {
         }
 #endif
 #endif
-        float sum_a = 0.0, sum_b = 0.0;
+        float total = 0.0;
+        [[dont_unroll]] for (uint part = 0u; part < parts; ++part) {
+            float sum_a = 0.0, sum_b = 0.0;
 #if SUMS == 4
-        float sum_c = 0.0, sum_d = 0.0;
+            float sum_c = 0.0, sum_d = 0.0;
 #endif
-        for (uint from = 0u; from < blocks; from += step) {
-            TAKE_X(block)
-            bool has_block = from + lane < blocks;
+            for (uint from = part * SUBGROUP_SIZE; from < blocks; from += step) {
+                TAKE_X(block)
+                bool has_block = from + lane < blocks;
 #if SUMS == 4
-            const uint second = deep ? from + SUBGROUP_SIZE + lane : from + lane, second_block = min(second, blocks - 1u);
-            if (wide) {
-                LOAD(c, row.z, 0u, second_block)
-                if (two) { LOAD(d, row.w, 1u, second_block) }
-            }
-#endif
-            // where nothing is next, what is at hand is asked for again
-            const bool last = from + step >= blocks;
-            if (last) row = tile_rows(next_tile < tiles ? next_tile : tile);
-            const uint next_block = min(last ? lane : from + step + lane, blocks - 1u);
-            ADD(a)
-            if (two) { ADD(b) }
-            LOAD(a, row.x, 0u, next_block)
-            if (two) { LOAD(b, row.y, 1u, next_block) }
-#if SUMS == 4
-            if (wide) {
-                block = second_block;
-                has_block = second < blocks;
-                if (deep) {
-                    TAKE_X(block)
-                    sum_c = sum_a;
-                    sum_d = sum_b;
+                const uint second = from + behind + lane, second_block = min(second, blocks - 1u);
+                if (wide) {
+                    LOAD(c, row.z, 0u, second_block)
+                    if (two) { LOAD(d, row.w, 1u, second_block) }
                 }
-                ADD(c)
-                if (two) { ADD(d) }
-                if (deep) {
-                    sum_a = sum_c;
-                    sum_b = sum_d;
-                }
-            }
 #endif
-            block = next_block;
+                // where nothing is next, what is at hand is asked for again
+                uint next = from + step;
+                if (next >= blocks) {
+                    next = (part + 1u) * SUBGROUP_SIZE;
+                    if (part + 1u == parts || next >= blocks) {
+                        next = 0u;
+                        row = tile_rows(next_tile < tiles ? next_tile : tile);
+                    }
+                }
+                const uint next_block = min(next + lane, blocks - 1u);
+                ADD(a)
+                if (two) { ADD(b) }
+                LOAD(a, row.x, 0u, next_block)
+                if (two) { LOAD(b, row.y, 1u, next_block) }
+#if SUMS == 4
+                if (wide) {
+                    block = second_block;
+                    has_block = second < blocks;
+                    if (deep) {
+                        TAKE_X(block)
+                        sum_c = sum_a;
+                        sum_d = sum_b;
+                    }
+                    ADD(c)
+                    if (two) { ADD(d) }
+                    if (deep) {
+                        sum_a = sum_c;
+                        sum_b = sum_d;
+                    }
+                }
+#endif
+                block = next_block;
+            }
+            FOLD_SUMS
+            [[unroll]] for (uint m = SUM_LANES / 2u; m > 0u; m /= 2u) sum_a += subgroupShuffleXor(sum_a, m);
+            total = part == 0u ? sum_a : total + sum_a;
         }
-        FOLD_SUMS
-        [[unroll]] for (uint m = SUM_LANES / 2u; m > 0u; m /= 2u) sum_a += subgroupShuffleXor(sum_a, m);
-        const float other = subgroupShuffleXor(sum_a, SUM_LANES);  // of the pair's other row
+        const float other = subgroupShuffleXor(total, SUM_LANES);  // of the pair's other row
         if (lane % SUM_LANES == 0u && i < sums) switch (kind) {
 #if defined(END_GATE) || defined(END_GATE_GELU)
         case ROW_END_GATE:
         case ROW_END_GATE_GELU: {
             const uint gated = tile * rows_a_tile + i / 2u;
-            if (i % 2u == 0u && gated < rows) y.data[gated] = activated(sum_a, kind) * other;
+            if (i % 2u == 0u && gated < rows) y.data[gated] = activated(total, kind) * other;
             break;
         }
 #endif
 #ifdef END_QKV
         case ROW_END_QKV: {
-            vec2 value = vec2(sum_a, other);
+            vec2 value = vec2(total, other);
 #ifdef END_BIAS
             if ((end & END_ADDS_BIAS) != 0u) value += offset;
 #endif
@@ -414,11 +426,11 @@ void kernel() {
 #endif
 #ifdef END_HEAD
         case ROW_END_HEAD:
-            if (own < rows) end_head_row(own, sum_a);
+            if (own < rows) end_head_row(own, total);
             break;
 #endif
         default:
-            if (own < rows) y.data[own] = kind == ROW_END_STORE ? sum_a : early.x + sum_a;
+            if (own < rows) y.data[own] = kind == ROW_END_STORE ? total : early.x + total;
         }
     }
 #ifdef END_HEAD

@@ -1,7 +1,7 @@
 """The persistent mode's row kernel: projections of one weight type as one kernel, their shapes and ends as data.
 
-It takes projections whose rows are shared by one subgroup (``takes``); of the others each has a kernel of its own there
-too. shaders/resident_rows.comp is the other half, and shaders/include/resident_ends.glsl mirrors the ends.
+It takes all whose x fits a workgroup's memory (``takes``); of the others each has a kernel of its own there too.
+shaders/resident_rows.comp is the other half, and shaders/include/resident_ends.glsl mirrors the ends.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ def takes(kernels: KernelSet, type: GGMLQuantizationType, cols: int) -> bool:
     if kernels.resident is None:
         return False
     device, group = kernels.device, kernels.resident.group
-    width, blocks = device.subgroup_size, -(-cols // 32)
-    if lanes(type, cols, width, kernels.tuning or UNTUNED) != width:
-        return False
-    return blocks * 8 <= _MOST_TURNS * group and stage_blocks(type, cols, width, device.shared_bytes) == blocks
+    blocks = -(-cols // 32)
+    fits = stage_blocks(type, cols, device.subgroup_size, device.shared_bytes) == blocks
+    return fits and blocks * 8 <= _MOST_TURNS * group
 
 
 def teams(kernels: KernelSet) -> int:
@@ -95,12 +94,12 @@ def row_op(
     rope = end.rope or {}
     pairs, rotated = int(rope.get("HEAD_DIM", 2)) // 2, int(rope.get("ROTATED", 0)) // 2
     flags = _NORMED * (norm is not None) | _ADDS_BIAS * (end.kind == QKV and end.bias is not None)
-    deep = rows_a_tile * sides < 4 and planes.type not in FLOATS and _chunks(kernels, cols) > 1
+    deep = rows_a_tile * sides < 4 and planes.type not in FLOATS and _chunks(kernels, planes) > 1
     flags |= _HALVES * ("ROPE_HALVES" in rope) | _DEEP * deep
     read = norm[0] if norm else unused, y, end.bias or unused, end.table or unused
     touched = end.k_cache or y, end.v_cache or y, end.state or unused, end.step or unused, end.scratch or y
     shape = end.kind | flags, rows, cols, rows_a_tile, rows_a_tile * sides, 1.0 / cols, norm[1] if norm else 0.0
-    places = end.heads, end.kv_heads, end.context, pairs, 1.0 / pairs, rotated, end.padded
+    places = end.heads, end.kv_heads, end.context, pairs, 1.0 / pairs, rotated, end.padded, _parts(kernels, planes)
     tiles = -(-rows // rows_a_tile)
     groups = min(resident.workgroups, tiles, MOST_PARTS // teams(kernels))
     buffers = (*planes[3:], x, *read, *touched)
@@ -123,9 +122,15 @@ def needed(ops: Iterable[Op]) -> Defines:
     return defines | most
 
 
-def _chunks(kernels: KernelSet, cols: int) -> int:
-    """Blocks of a lane in a row."""
-    return -(-cols // (32 * kernels.device.subgroup_size))
+def _parts(kernels: KernelSet, planes: Planes) -> int:
+    """Subgroups that share a row in other modes."""
+    width = kernels.device.subgroup_size
+    return lanes(planes.type, planes.cols, width, kernels.tuning or UNTUNED) // width
+
+
+def _chunks(kernels: KernelSet, planes: Planes) -> int:
+    """Blocks of a lane in its part of a row."""
+    return -(-planes.cols // (32 * kernels.device.subgroup_size * _parts(kernels, planes)))
 
 
 def _sides(end: int) -> int:
@@ -143,7 +148,7 @@ def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
     """Rows of each tensor at once: so that the busiest team has few."""
     assert kernels.resident is not None
     sides, all_teams = _sides(end), kernels.resident.workgroups * teams(kernels)
-    chunks = _chunks(kernels, planes.cols)
+    chunks = _chunks(kernels, planes)
 
     def cost(at_once: int) -> float:
         turns = -(-planes.rows // (at_once * all_teams))

@@ -69,10 +69,27 @@ def take_rows(wanted: int) -> Callable[[KernelSet, Planes, int], int]:
 
 
 def assert_same(
-    gpu: Gpu, weights: Sequence[Weight], sizes: Sequence[int], build: Build, state: Slice | None = None
+    gpu: Gpu,
+    weights: Sequence[Weight],
+    sizes: Sequence[int],
+    build: Build,
+    state: Slice | None = None,
+    factors: Sequence[int] = (1, 2),
 ) -> None:
-    """What ``build`` makes writes the same to buffers of ``sizes`` bytes both ways, whatever rows a tile has."""
-    lanes = {(weight.type, weight.cols): gpu.device.subgroup_size for weight in weights}
+    """What ``build`` makes writes the same to buffers of ``sizes`` bytes both ways.
+
+    Whatever rows a tile has, and with each of ``factors`` subgroups sharing a row in the other kernels.
+    """
+    for factor in factors:
+        lanes = {(weight.type, weight.cols): gpu.device.subgroup_size * factor for weight in weights}
+        assert_same_of_lanes(gpu, lanes, sizes, build, state)
+        for weight in weights:
+            weight.plans.clear()
+
+
+def assert_same_of_lanes(
+    gpu: Gpu, lanes: dict[tuple[T, int], int], sizes: Sequence[int], build: Build, state: Slice | None
+) -> None:
     separate = [gpu.poisoned(size) for size in sizes]
     state = state or gpu.array(np.zeros(STATE_BYTES, np.uint8))
     group = group_invocations(gpu.device.subgroup_size, gpu.device.most_invocations)
@@ -88,7 +105,7 @@ def assert_same(
             joined = [gpu.poisoned(size) for size in sizes]
             ops = build(kernels, joined)
             rows = [op for op in ops if op.kernel.name == resident_rows.KERNEL]
-            assert len(rows) >= len(ops) - 1 and len({op.kernel for op in rows}) == len({w.type for w in weights})
+            assert len(rows) >= len(ops) - 1 and len({op.kernel for op in rows}) == len({type for type, _ in lanes})
             walk(gpu, kernels, ops, state)
             for item, values in zip(joined, expected, strict=True):
                 np.testing.assert_array_equal(gpu.read(item, np.uint16), values)
@@ -101,22 +118,23 @@ def test_projections(gpu: Gpu, random: np.random.Generator, type: T) -> None:
     norm = Norm(scale, EPS)
 
     def build(kernels: KernelSet, out: list[Slice]) -> list[Op]:
-        if type not in (T.F16, T.Q4_1, T.Q6_K):  # the rest is the same for all, and takes long to compile
-            return [
-                matrix.gate_up(kernels, gate, up, x, out[0], norm=norm),
-                matrix.matvec(kernels, many, x, out[1], norm=norm),
-            ]
-        return [
-            matrix.matvec(kernels, many, x, out[0]),
-            matrix.matvec(kernels, many, x, out[0], add=True),
-            matrix.matvec(kernels, many, x, out[1], norm=norm, bias=Bias(bias)),
-            matrix.matvec(kernels, few, x, out[2], norm=norm),
-            matrix.gate_up(kernels, gate, up, x, out[3], norm=norm),
-            matrix.gate_up(kernels, gate, up, x, out[4], gelu=True),
+        ops = [
+            matrix.gate_up(kernels, gate, up, x, out[0], norm=norm),
+            matrix.matvec(kernels, many, x, out[1], norm=norm),
         ]
+        if whole:
+            ops += [
+                matrix.matvec(kernels, many, x, out[1], add=True),
+                matrix.matvec(kernels, many, x, out[2], bias=Bias(bias)),
+                matrix.matvec(kernels, few, x, out[3], norm=norm),
+                matrix.gate_up(kernels, gate, up, x, out[4], gelu=True),
+            ]
+        return ops
 
-    sizes = [131 * 4 + 64, 131 * 4 + 64, 64, 70 * 4 + 64, 70 * 4]
-    assert_same(gpu, (many, few, gate, up), sizes if type in (T.F16, T.Q4_1, T.Q6_K) else sizes[:2], build)
+    whole = type in (T.F16, T.Q4_1, T.Q6_K)  # the rest is the same for all types, and takes long to compile
+    sizes = [70 * 4 + 64, 131 * 4 + 64, 131 * 4, 64, 70 * 4]
+    factors = (1, 2) if whole else (2,)
+    assert_same(gpu, (many, few, gate, up), sizes if whole else sizes[:2], build, factors=factors)
 
 
 def test_widths_and_types_side_by_side(gpu: Gpu, random: np.random.Generator) -> None:
@@ -187,20 +205,16 @@ def test_head(gpu: Gpu, random: np.random.Generator, sampling: Sampling) -> None
         return ops
 
     scratches: list[Slice] = []
-    assert_same(gpu, (weight,), [vocab * 4 + 64, 16], build)
+    assert_same(gpu, (weight,), [vocab * 4 + 64, 16], build, factors=(1,))
     for found in (scratches, states):
         first, *others = (gpu.read(item, np.uint32) for item in found)
         assert len(others) == 4 and all(np.array_equal(first, other) for other in others)
 
 
 def test_what_it_does_not_take(gpu: Gpu) -> None:
-    """Rows of several subgroups, and an x that neither shared memory nor the registers hold."""
+    """An x that neither shared memory nor the registers hold."""
     width = gpu.device.subgroup_size
     kernels = ResidentKernels(gpu.kernels, Resident(16 * width, 2))
-    assert resident_rows.takes(kernels, T.Q4_0, 32 * width) and not resident_rows.takes(
-        kernels, T.Q4_0, 32 * width + 32
-    )
-    kernels.tuning = RowTuning({(T.Q4_0, cols): width for cols in (8192, 16384)})
     fits = 8 * 16 * width >= 8192 // 32 * 8 and gpu.device.shared_bytes >= 8192 // 32 * 112 + 8192
     assert resident_rows.takes(kernels, T.Q4_0, 8192) == fits
     assert not resident_rows.takes(kernels, T.Q4_0, 16384)
