@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.profile.timeline import TokenTrace
+from engine.profile.timeline import KernelSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +35,22 @@ class _Kind:
     bytes_moved: list[int] = field(default_factory=list)
 
 
-def kernel_rates(traces: Iterable[TokenTrace], probe_gb_s: float | None) -> list[KernelRate]:
-    """The kinds in the program's order, of the stamped tokens among ``traces``, which ran under the same settings.
+def kernel_rates(tokens: Iterable[Sequence[KernelSpan]], probe_gb_s: float | None) -> list[KernelRate]:
+    """The kinds in the program's order, of tokens' kernels (``TokenTrace.kernels``), which ran under the same settings.
 
+    Tokens without any, which were not stamped, do not count.
     A dispatch's time is from its first workgroup's start to its last one's end, its bytes are those it must read and
     write. What lies in a cache is read faster than the probe reads memory, so a fraction may be above 1.
     """
     kinds: dict[tuple[str, str], _Kind] = {}
-    tokens = 0
-    for trace in traces:
-        kernels = trace.kernels
-        tokens += bool(kernels)
+    stamped_tokens = 0
+    for kernels in tokens:
+        stamped_tokens += bool(kernels)
         for kernel in kernels:
             kind = kinds.setdefault((_without_layer(kernel.name), kernel.weight_type), _Kind(kernel.piece))
             kind.time_us.append((kernel.end_ns - kernel.start_ns) / 1e3)
             kind.bytes_moved.append(kernel.bytes_moved)
-    return [_rate(name, weight_type, kind, tokens, probe_gb_s) for (name, weight_type), kind in kinds.items()]
+    return [_rate(name, weight_type, kind, stamped_tokens, probe_gb_s) for (name, weight_type), kind in kinds.items()]
 
 
 def _rate(name: str, weight_type: str, kind: _Kind, tokens: int, probe_gb_s: float | None) -> KernelRate:

@@ -25,7 +25,7 @@ async def test_each_kind_of_kernel_beside_the_probe() -> None:
         assert lines(chat)[0] == "kernels ◇: with the next stamped token, one in 16"
         await chat.ask("go")
         stamped = [each for each in chat.engine.timings if each.kernels_us is not None][-8:]
-        rates = kernel_rates([made_trace(each) for each in stamped], chat.engine.probe_gb_s)
+        rates = kernel_rates([made_trace(each).kernels for each in stamped], chat.engine.probe_gb_s)
         rows = lines(chat)
         assert rows[0] == "kernels ◇ reuse · fused · barriers needed"
         assert rows[2].split() == ["embed", "Q8_0", "1", f"{rates[0].time_us:,.1f}", "0.0", "0%"]

@@ -7,23 +7,18 @@ from dataclasses import asdict
 from typing import Any
 
 from engine import kernel_rates
-from zincchat.bench.measure import Samples
+from zincchat.bench.measure import Samples, kernel_setting
 from zincchat.bench.setting import Setting
 
 
 def kernels(samples: Mapping[Setting, Samples], probe_gb_s: float | None) -> dict[str, Any] | None:
-    """The setting's switches, ``stamped_tokens``, and ``kinds``: a ``KernelRate`` each. None without stamped tokens.
-
-    Modes run the same kernels, so one setting stands for all: the first that is fused and whose ops are dispatches
-    of their own, if there is one. (In mode persistent an op's weights are on their way before it begins.)
-    """
-    traces = {setting: [trace for each in found.stamped for trace in each.traces] for setting, found in samples.items()}
-    stamped = [setting for setting, found in traces.items() if found]
-    if not stamped:
+    """The setting's switches, ``stamped_tokens``, and ``kinds``: a ``KernelRate`` each. None without stamped tokens."""
+    chosen = kernel_setting(list(samples))
+    tokens = [kernels for each in samples[chosen].stamped for kernels in each.kernels]
+    if not tokens:
         return None
-    chosen = min(stamped, key=lambda setting: (not setting.fusion, setting.mode == "persistent"))
     return {
         **chosen.to_json(),
-        "stamped_tokens": len(traces[chosen]),
-        "kinds": [asdict(rate) for rate in kernel_rates(traces[chosen], probe_gb_s)],
+        "stamped_tokens": len(tokens),
+        "kinds": [asdict(rate) for rate in kernel_rates(tokens, probe_gb_s)],
     }

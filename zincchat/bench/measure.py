@@ -21,7 +21,7 @@ from zincchat.garbage import NEVER, YOUNG_OBJECTS
 if TYPE_CHECKING:
     from threading import Event
 
-    from engine import Engine, Token, TokenTiming, TokenTrace
+    from engine import Engine, KernelSpan, TokenTiming, TokenTrace
 
 WARM_UP_TOKENS = 8
 STAMPED_PASS_TOKENS = 48
@@ -69,10 +69,10 @@ class CleanPass:
 
 @dataclass(frozen=True)
 class StampedPass:
-    """One run in which every few tokens ran the stamped kernels; ``traces`` are those tokens'."""
+    """One run in which every few tokens ran the stamped kernels; ``kernels`` are those tokens', if they are kept."""
 
     tokens: list[TokenTiming]
-    traces: list[TokenTrace] = field(default_factory=list)
+    kernels: list[list[KernelSpan]] = field(default_factory=list)
 
     @property
     def stamped(self) -> list[TokenTiming]:
@@ -107,6 +107,14 @@ def schedule(settings: Sequence[Setting], repeat: int) -> list[tuple[Setting, bo
     return passes if repeat % 2 == 0 else passes[::-1]
 
 
+def kernel_setting(settings: Sequence[Setting]) -> Setting:
+    """Whose kernels are told: those of the first fused setting whose ops are dispatches of their own, if there is one.
+
+    Modes run the same kernels; in mode persistent an op's weights are on their way before it begins.
+    """
+    return min(settings, key=lambda setting: (not setting.fusion, setting.mode == "persistent"))
+
+
 def measure(
     engine: Engine,
     settings: Sequence[Setting],
@@ -120,6 +128,7 @@ def measure(
     Once ``cancel`` is set it stops early: by engine.Cancelled from a prefill, or with passes missing.
     """
     result = Measurements({setting: Samples() for setting in settings})
+    of_kernels = kernel_setting(settings)
     ids = _random_ids(engine, max(workload.prefill_tokens, workload.stamped_pass_start))
     prompt = ids[: workload.prefill_tokens]
     stamp_every = engine.stamp_every
@@ -144,7 +153,8 @@ def measure(
                     gc.collect()
                     samples = result.samples[setting]
                     if stamped:
-                        samples.stamped.append(_stamped_pass(engine, ids, workload, cancel))
+                        kept = setting is of_kernels
+                        samples.stamped.append(_stamped_pass(engine, ids, workload, cancel, keep_kernels=kept))
                     else:
                         samples.clean.append(_clean_pass(engine, ids[:1], workload.decode_tokens, cancel))
     finally:
@@ -182,36 +192,44 @@ def _prefill(engine: Engine, prompt: list[int], cancel: Event) -> float:
 
 def _clean_pass(engine: Engine, prompt: list[int], count: int, cancel: Event) -> CleanPass:
     recordings = engine.recordings
-    tok_s, tokens = _decode(engine, prompt, count, cancel)
-    return CleanPass(tok_s, engine.recordings - recordings, [token.timing for token in tokens])
+    tok_s, timings, _stamped = _decode(engine, prompt, count, cancel)
+    return CleanPass(tok_s, engine.recordings - recordings, timings)
 
 
-def _stamped_pass(engine: Engine, ids: list[int], workload: Workload, cancel: Event) -> StampedPass:
+def _stamped_pass(
+    engine: Engine, ids: list[int], workload: Workload, cancel: Event, keep_kernels: bool = False
+) -> StampedPass:
     count = workload.stamped_pass_tokens
     engine.stamp_every = min(STAMP_EVERY, count + 1)
     try:
-        _tok_s, tokens = _decode(engine, ids[: workload.stamped_pass_start], count, cancel)
+        _tok_s, timings, stamped = _decode(engine, ids[: workload.stamped_pass_start], count, cancel)
     finally:
         engine.stamp_every = 0
-    traces = [token.trace for token in tokens if token.trace.stamped is not None]
-    return StampedPass([token.timing for token in tokens], traces)
+    return StampedPass(timings, [trace.kernels for trace in stamped] if keep_kernels else [])
 
 
-def _decode(engine: Engine, prompt: list[int], count: int, cancel: Event) -> tuple[float, list[Token]]:
-    """Tokens per second over ``count`` greedy tokens after the first, from a context of ``prompt``; and these.
+def _decode(
+    engine: Engine, prompt: list[int], count: int, cancel: Event
+) -> tuple[float, list[TokenTiming], list[TokenTrace]]:
+    """Tokens per second over ``count`` greedy tokens after the first, from a context of ``prompt``; their timings, and
+    the traces of those that were stamped.
 
-    The first token is sampled from the prefill's logits, so it costs no decode step.
+    The first token is sampled from the prefill's logits, so it costs no decode step. A clean token's trace is not kept:
+    with it a recorded program would live on, and the next one take new memory.
     """
     from engine import Sampling
 
     session = engine.session()
     session.prefill(prompt, cancel=cancel)
-    tokens: list[Token] = []
+    timings: list[TokenTiming] = []
+    stamped: list[TokenTrace] = []
     started = ended = time.perf_counter()
     for token in session.generate(Sampling(temperature=0.0), max_tokens=count + 1, ignore_eos=True, cancel=cancel):
         ended = time.perf_counter()
-        if not tokens:
+        if not timings:
             started = ended
-        tokens.append(token)
+        timings.append(token.timing)
+        if token.trace.stamped is not None:
+            stamped.append(token.trace)
     seconds = ended - started
-    return (len(tokens) - 1) / seconds if seconds > 0 else 0.0, tokens[1:]
+    return (len(timings) - 1) / seconds if seconds > 0 else 0.0, timings[1:], stamped

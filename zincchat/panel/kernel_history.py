@@ -44,7 +44,7 @@ class KernelHistory:
     def rates(self, probe_gb_s: float | None) -> list[KernelRate]:
         """Each kind of kernel of those, in the program's order."""
         if probe_gb_s not in self._rates:
-            self._rates[probe_gb_s] = kernel_rates(self._of_newest_settings(), probe_gb_s)
+            self._rates[probe_gb_s] = kernel_rates((trace.kernels for trace in self._of_newest_settings()), probe_gb_s)
         return self._rates[probe_gb_s]
 
     def _of_newest_settings(self) -> list[TokenTrace]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import Engine, Sampling, TokenTrace, kernel_rates
+from engine import Engine, KernelSpan, Sampling, kernel_rates
 from engine.decode.program import DecodeProgram
 from engine.profile.timeline import Stamped
 from tests.made_traces import made_op, made_trace
@@ -19,26 +19,26 @@ from tests.zincchat.cli.fake_engine import timing
 GREEDY = Sampling(temperature=0.0)
 
 
-def trace(*kernels: tuple[str, str, int, float]) -> TokenTrace:
-    """A stamped token: (name, type, bytes, us) of each kernel, one after the other."""
+def kernels_of(*kernels: tuple[str, str, int, float]) -> list[KernelSpan]:
+    """A stamped token's: (name, type, bytes, us) of each kernel, one after the other."""
     ops: Any = [made_op(name, "weights", size, weight_type) for name, weight_type, size, _ in kernels]
     ends_ns = np.cumsum([us * 1e3 for *_, us in kernels])
     starts_ns = np.concatenate(([0.0], ends_ns[:-1]))
     program = DecodeProgram(ops, [True] * len(ops), len(ops))
     stamped = Stamped(program, np.stack((starts_ns, ends_ns), axis=1), 0.0, 1.0)
-    return replace(made_trace(timing(1, "reuse", True, "needed", stamped=True)), stamped=stamped)
+    return replace(made_trace(timing(1, "reuse", True, "needed", stamped=True)), stamped=stamped).kernels
 
 
 def test_kinds_are_names_without_layers_and_types_of_weights() -> None:
-    first = trace(
+    first = kernels_of(
         ("embed", "Q8_0", 100, 1.0),
         ("blk.0.ffn_down", "Q4_K", 40_000, 10.0),
         ("blk.1.ffn_down", "Q4_K", 40_000, 20.0),
         ("blk.2.ffn_down", "Q6_K", 60_000, 20.0),
         ("output", "Q6_K", 900_000, 100.0),
     )
-    second = trace(("blk.10.ffn_down", "Q4_K", 40_000, 40.0), ("blk.11.ffn_down", "Q4_K", 40_000, 80.0))
-    clean = made_trace(timing(2, "reuse", True, "needed"))
+    second = kernels_of(("blk.10.ffn_down", "Q4_K", 40_000, 40.0), ("blk.11.ffn_down", "Q4_K", 40_000, 80.0))
+    clean = made_trace(timing(2, "reuse", True, "needed")).kernels
     rates = kernel_rates([first, clean, second], 20.0)
     assert [(rate.name, rate.weight_type, rate.count) for rate in rates] == [
         ("embed", "Q8_0", 0.5),
@@ -54,12 +54,12 @@ def test_kinds_are_names_without_layers_and_types_of_weights() -> None:
 
 
 def test_a_kernel_shorter_than_the_clocks_tick_has_no_rate() -> None:
-    (rate,) = kernel_rates([trace(("norm", "", 100, 0.0))], 20.0)
+    (rate,) = kernel_rates([kernels_of(("norm", "", 100, 0.0))], 20.0)
     assert (rate.time_us, rate.gb_s, rate.probe_fraction) == (0.0, None, None)
 
 
 def test_no_stamped_token_no_kinds() -> None:
-    assert kernel_rates([made_trace(timing(1, "reuse", True, "needed"))], 20.0) == []
+    assert kernel_rates([[]], 20.0) == []
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["rows", "groups"])
