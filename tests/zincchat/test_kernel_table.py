@@ -22,7 +22,7 @@ async def test_each_kind_of_kernel_beside_the_probe() -> None:
     async with chatting(software=False) as chat:
         await chat.enter("/panel kernels")
         assert chat.app.query_one(KernelTable).display and not chat.app.query_one(Figures).display
-        assert lines(chat)[0] == "kernels ◇: with the next stamped token, one in 16"
+        assert lines(chat)[0] == "kernels ◇: with the next stamped token, or by /measure"
         await chat.ask("go")
         stamped = [each for each in chat.engine.timings if each.kernels_us is not None][-8:]
         rates = kernel_rates([made_trace(each).kernels for each in stamped], chat.engine.probe_gb_s)

@@ -26,7 +26,7 @@ class KernelTable(LineView):
         header: Line = [(_columns("kernel", "n", "us", "GB/s", "probe"), "dim")]
         if settings is None:
             bounds = any(token.timing.bubbles_range_us for token in self.view.history.tokens)
-            absent = "they have no clock here" if bounds else "with the next stamped token, one in 16"
+            absent = "they have no clock here" if bounds else "with the next stamped token, or by /measure"
             title, rates = f"kernels ◇: {absent}", []
         else:
             title, rates = f"kernels ◇ {' · '.join(settings.words())}", history.rates(probe_gb_s)
@@ -55,7 +55,7 @@ class KernelTable(LineView):
 
 
 def _tokens(count: int) -> str:
-    return "1 stamped token" if count == 1 else f"{count} stamped tokens"
+    return "1 stamped token" if count == 1 else f"{count or ''} stamped tokens".lstrip()
 
 
 def _row(kind: KernelRate) -> str:
