@@ -90,7 +90,9 @@ def _resolved(part: Part) -> str:
     processor.write(out)
     if processor.return_code:
         raise EngineError(f"kernel {part.label}: its macros cannot be resolved")
-    return re.sub(r"\n\s*\n+", "\n", out.getvalue())
+    # what this kernel only reads others write: Mesa takes "readonly" to mean that nobody does, and moves such loads
+    text = re.sub(r"\bnonprivate\s+readonly\b", "nonprivate", out.getvalue())
+    return re.sub(r"\n\s*\n+", "\n", text)
 
 
 def _take_apart(text: str, label: str) -> _Declared:

@@ -109,6 +109,18 @@ def test_what_hides_a_buffers_name_is_not_taken_for_the_buffer() -> None:
     compile_glsl(source, "hiding")
 
 
+def test_what_others_write_is_not_told_to_be_read_only() -> None:
+    shared = TWO.replace("restrict buffer X", "nonprivate readonly buffer X").replace(
+        "x.data[gl_NumWorkGroups.x] =", "first +="
+    )
+    source = join(TEMPLATE, [Part("two", shared.replace("first +=", "first += x.data[0] +"))], 8)
+    assert "nonprivate buffer k0_X" in source and "readonly" not in source
+    constant = TWO.replace("restrict buffer X", "restrict readonly buffer X").replace(
+        "x.data[gl_NumWorkGroups.x] =", "first +="
+    )
+    assert "restrict readonly buffer k0_X" in join(TEMPLATE, [Part("two", constant)], 8)
+
+
 def test_a_kernel_with_fewer_invocations_leaves_the_others_idle_unless_it_has_a_barrier() -> None:
     source = join(TEMPLATE, [Part("two", TWO)], 8)
     assert "if (gl_LocalInvocationIndex < 4u) k0_kernel();" in source
