@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from unittest import mock
 
 from textual.pilot import Pilot
 from textual.widgets import Static
@@ -22,6 +23,7 @@ from zincchat.widgets.transcript import Transcript
 
 WIDE = (140, 42)
 NARROW = (80, 24)
+MESSAGES_DEEP = 8  # how long a chain of messages, each sent by the handler of the one before, a key press may start
 
 
 class Chat:
@@ -41,14 +43,28 @@ class Chat:
         assert session is not None
         return session
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 10) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = 60) -> None:
         end = time.perf_counter() + seconds
         while not condition():
             assert time.perf_counter() < end, f"waited {seconds} s in vain; the chat shows:\n{self.transcript}"
             await self.pilot.pause(0.01)
 
+    def go_on(self) -> None:
+        """Let a model that is held while it loads, or an engine that is held, go on."""
+        self._open_engine.go_on.set()
+        if made := getattr(self._open_engine, "made", None):
+            made.go_on.set()
+
     async def loaded(self) -> None:
         await self.until(lambda: self.app.panel.view.engine is not None)
+
+    async def drained(self) -> None:
+        """Wait until everything that the engine thread has said is on screen, the device's figures included."""
+        app = self.app
+        await self.until(
+            lambda: app.panel.view.device is not None and not app.engine_thread.events and not app.panel._changed
+        )
+        await self.pilot.pause()
 
     async def type(self, text: str) -> None:
         self.app.query_one(Prompt).insert(text)
@@ -62,7 +78,7 @@ class Chat:
         """Send a message and wait for the whole reply."""
         await self.enter(text)
         await self.until(lambda: self.app.replies.newest is not None and self.app.replies.newest.complete.is_set())
-        await self.pilot.pause(0.25)
+        await self.drained()
         return self.reply
 
     @property
@@ -108,7 +124,14 @@ async def chatting(
     open_engine = opener(**engine)
     app = ChatApp(open_engine, options)  # type: ignore[arg-type]
     async with app.run_test(size=size) as pilot:
-        chat = Chat(app, pilot, open_engine)
-        if wait:
-            await chat.loaded()
-        yield chat
+
+        async def handled(*_: float) -> None:
+            for _ in range(MESSAGES_DEEP):
+                await pilot.pause(0)
+
+        # Textual's own wait looks for an idle process: too early where it gets no processor, a second where it streams.
+        with mock.patch("textual.app.wait_for_idle", handled), mock.patch("textual.pilot.wait_for_idle", handled):
+            chat = Chat(app, pilot, open_engine)
+            if wait:
+                await chat.loaded()
+            yield chat

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,7 +39,9 @@ EDGES_US = 5.0
 class FakeEngine:
     """``answer`` is spoken again and again where ``repeat``; ``fail_at`` is the token at which the device is lost.
 
-    ``thoughts`` come before the answer unless thinking is switched off; ``thinking`` is the model's own way.
+    ``thoughts`` come before the answer unless thinking is switched off; ``thinking`` is the model's own way. Before
+    each token it waits while ``hold`` is true, called with the engine and the token's index (-1: in the prefill, after
+    its first chunk), until ``go_on`` is set or the reply is cancelled: what a test does meanwhile races with nothing.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class FakeEngine:
         thinking: bool | None = None,
         repeat: bool = False,
         token_s: float = 0.001,
-        prefill_tok_s: float = 1e6,
         context: int = 2048,
         software: bool = True,
         can_chat: bool = True,
         fail_at: int | None = None,
+        hold: Callable[[FakeEngine, int], bool] | None = None,
         has_clock: bool = True,
         measurable: bool = True,
         refused_modes: dict[str, str] | None = None,
@@ -100,7 +101,8 @@ class FakeEngine:
         self.timings: list[TokenTiming] = []
         self._answer, self._repeat, self._thoughts = answer, repeat, thoughts
         self.switched: list[bool | None] = []
-        self._token_s, self._prefill_tok_s = token_s, prefill_tok_s
+        self._token_s = token_s
+        self.hold, self.go_on = hold, threading.Event()
         self.fail_at = fail_at
         self.warm = False
         self.has_clock = has_clock
@@ -262,8 +264,12 @@ def _tokens(text: str) -> list[str]:
     return re.findall(r"\s*\S{1,4}|\s+$", text)
 
 
-def opener(load_s: float = 0.0, fail: str | None = None, **settings: Any) -> Callable[..., FakeEngine]:
-    """A stand-in for a bound Engine.open; ``made`` on it is the last engine opened."""
+def opener(hold_loading: bool = False, fail: str | None = None, **settings: Any) -> Callable[..., FakeEngine]:
+    """A stand-in for a bound Engine.open; ``made`` on it is the last engine opened.
+
+    ``hold_loading``: half of the weights are loaded, and the rest once ``go_on`` on it is set.
+    """
+    go_on = threading.Event()
 
     def open_engine(progress: Callable[[str, int, int], None] | None = None) -> FakeEngine:
         report = progress or (lambda stage, done, total: None)
@@ -271,11 +277,13 @@ def opener(load_s: float = 0.0, fail: str | None = None, **settings: Any) -> Cal
         steps = 20
         for stage, total in (("kernels", 40), ("weights", 98_000_000)):
             for step in range(1, steps + 1):
-                time.sleep(load_s / steps / 2)
                 report(stage, total * step // steps, total)
+                while hold_loading and stage == "weights" and 2 * step == steps and not go_on.wait(0.01):
+                    report(stage, total * step // steps, total)  # which also hears that the app is closing
         if fail is not None:
             raise EngineError(fail)
         open_engine.made = FakeEngine(**settings)  # type: ignore[attr-defined]
         return open_engine.made  # type: ignore[attr-defined,no-any-return]
 
+    open_engine.go_on = go_on  # type: ignore[attr-defined]
     return open_engine

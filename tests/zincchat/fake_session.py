@@ -49,16 +49,22 @@ class FakeSession:
         self.ids = ids[:kept]
         started = time.perf_counter()
         while self.position < len(ids):
+            if self.position > kept:
+                self._hold(-1, cancel)
             if cancel is not None and cancel.is_set():
                 raise Cancelled("prefill cancelled")
-            chunk = ids[self.position : self.position + 32]
-            time.sleep(len(chunk) / self._engine._prefill_tok_s)
-            self.ids += chunk
+            self.ids += ids[self.position : self.position + 32]
             if progress is not None:
                 progress(self.position, len(ids))
         seconds = time.perf_counter() - started
         self.prefill_stats = SimpleNamespace(tokens=len(ids) - kept, kept=kept, seconds=seconds)
         return np.zeros(VOCAB_SIZE, np.float32)
+
+    def _hold(self, index: int, cancel: threading.Event | None) -> None:
+        engine = self._engine
+        while engine.hold is not None and engine.hold(engine, index) and not engine.go_on.wait(0.01):
+            if cancel is not None and cancel.is_set():
+                return
 
     def generate(
         self,
@@ -74,6 +80,7 @@ class FakeSession:
         pieces = itertools.cycle(engine.pieces()) if ignore_eos else engine.pieces()
         for index, (text, thought) in enumerate(pieces):
             engine._check_thread()
+            self._hold(index, cancel)
             if cancel is not None and cancel.is_set():
                 self.finish_reason = "cancelled"
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.widgets import Markdown, Static
@@ -14,10 +15,12 @@ from zincchat.widgets.load_line import LoadLine
 
 
 async def test_a_message_streams_its_reply() -> None:
-    async with chatting(token_s=0.01) as chat:
+    async with chatting(hold=lambda engine, index: index == 40) as chat:
         await chat.enter("What is a barrier?")
         assert chat.prompt == ""
-        await chat.until(lambda: 10 < len(chat.reply) < len(ANSWER) - 50)
+        await chat.until(lambda: len(chat.engine.timings) == 40 and len(chat.reply) > 100)
+        assert len(chat.reply) < len(ANSWER) - 50
+        chat.go_on()
         await chat.until(lambda: chat.reply == ANSWER)
         assert "What is a barrier?" in chat.transcript
         assert chat.engine.prompts[-1] == [{"role": "user", "content": "What is a barrier?"}]
@@ -42,8 +45,7 @@ async def test_a_streamed_reply_looks_like_one_parsed_at_once(text: str) -> None
         streamed = chat.app.replies.newest.query_one(Markdown)  # type: ignore[union-attr]
         whole = Markdown(chat.reply)
         await chat.app.mount(whole)
-        await chat.pilot.pause(0.1)
-        assert blocks(streamed) == blocks(whole)
+        await chat.until(lambda: blocks(streamed) == blocks(whole))
 
 
 async def test_escape_stops_an_endless_reply_and_keeps_what_came() -> None:
@@ -61,7 +63,7 @@ async def test_escape_stops_an_endless_reply_and_keeps_what_came() -> None:
 
 
 async def test_escape_stops_in_the_prefill() -> None:
-    async with chatting(prefill_tok_s=300) as chat:
+    async with chatting(hold=lambda engine, index: index == -1) as chat:
         await chat.enter("word " * 1500)
         await chat.until(lambda: "reading the prompt" in chat.transcript)
         await chat.pilot.press("escape")
@@ -71,11 +73,12 @@ async def test_escape_stops_in_the_prefill() -> None:
 
 
 async def test_typing_and_sending_while_the_model_loads() -> None:
-    async with chatting(load_s=0.4, wait=False) as chat:
+    async with chatting(hold_loading=True, wait=False) as chat:
         await chat.until(lambda: "weights" in chat.app.query_one(LoadLine).render().plain)
         assert "MB" in chat.app.query_one(LoadLine).render().plain
         await chat.enter("early question")
         assert "early question" in chat.transcript
+        chat.go_on()
         await chat.until(lambda: chat.reply == ANSWER)
         assert not chat.app.query_one(LoadLine).display
         assert [str(name.content) for name in chat.app.query("Reply .speaker").results(Static)] == [
@@ -84,19 +87,22 @@ async def test_typing_and_sending_while_the_model_loads() -> None:
 
 
 async def test_stopping_a_message_that_waits_for_the_model_returns_it() -> None:
-    async with chatting(load_s=0.5, wait=False) as chat:
+    async with chatting(hold_loading=True, wait=False) as chat:
         await chat.enter("early question")
         await chat.pilot.press("escape")
         assert chat.prompt == "early question"
+        chat.go_on()
         await chat.loaded()
-        await chat.pilot.pause(0.2)
+        await chat.drained()
         assert not chat.engine.prompts
 
 
 async def test_a_model_that_cannot_be_loaded_ends_the_app_with_its_line(tmp_path: Path) -> None:
     options = ChatOptions(history_path=tmp_path / "history")
-    async with chatting(fail="model.gguf: the file is cut off", load_s=0.2, wait=False, options=options) as chat:
+    failing: dict[str, Any] = {"fail": "model.gguf: the file is cut off", "hold_loading": True}
+    async with chatting(wait=False, options=options, **failing) as chat:
         await chat.type("a draft")
+        chat.go_on()
         await chat.until(lambda: chat.app.return_code == 1)
         assert [str(line) for line in chat.app._exit_renderables] == ["zincchat: model.gguf: the file is cut off"]
     assert "a draft" in (tmp_path / "history").read_text()

@@ -86,8 +86,9 @@ async def test_keys_that_would_do_nothing_are_grey() -> None:
     def grey(chat: Chat) -> set[str]:
         return {key for key, active in chat.app.screen.active_bindings.items() if not active.enabled}
 
-    async with chatting(load_s=0.3, wait=False, repeat=True, token_s=0.01) as chat:
+    async with chatting(hold_loading=True, wait=False, repeat=True, token_s=0.01) as chat:
         assert grey(chat) >= {"f2", "f3", "f4", "escape"}
+        chat.go_on()
         await chat.loaded()
         assert grey(chat) == {"escape"}
         await chat.enter("go")

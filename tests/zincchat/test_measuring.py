@@ -9,7 +9,7 @@ import pytest
 
 from engine import BubbleReport, remedy_rows
 from tests.zincchat.app_driver import NARROW, Chat, chatting
-from tests.zincchat.fake_engine import STAMP_EVERY
+from tests.zincchat.fake_engine import STAMP_EVERY, FakeEngine
 from zincchat.widgets.article import Article, bubble_lines
 from zincchat.widgets.figures import Figures
 from zincchat.widgets.kernel_table import KernelTable
@@ -22,6 +22,11 @@ def article(chat: Chat) -> str:
 def row(chat: Chat, name: str) -> list[str]:
     line = next(line for line in article(chat).split("\n") if line.startswith(name))
     return line.removeprefix(name).split()
+
+
+def in_todays_settings(engine: FakeEngine, index: int) -> bool:
+    """Of the measurements, the first under settings that are not the user's."""
+    return engine.mode == "rerecord" and index == 3
 
 
 async def measured(chat: Chat) -> None:
@@ -122,9 +127,10 @@ async def test_measure_says_where_to_look() -> None:
         await chat.enter("/measure")
         await measured(chat)
         assert chat.status == "measured: the results take a terminal of 100 columns and 28 rows"
-    async with chatting(answer="word " * 40, token_s=0.01) as chat:
+    async with chatting(answer="word " * 40, hold=in_todays_settings) as chat:
         await chat.enter("/measure")
         await chat.enter("/panel off")
+        chat.go_on()
         await measured(chat)
         assert chat.status == "measured: /panel full shows the results"
 
@@ -139,25 +145,26 @@ async def test_measure_near_the_end_of_the_context() -> None:
 
 
 async def test_settings_flipped_during_a_measurement_hold_after_it() -> None:
-    async with chatting(repeat=True, token_s=0.02) as chat:
+    async with chatting(repeat=True, hold=in_todays_settings) as chat:
         await chat.enter("/measure")
-        await chat.until(lambda: "reuse" in chat.status)
+        await chat.until(lambda: "measuring today" in chat.status)
         await chat.pilot.press("f3")
         await chat.enter("/mode overlap")
+        chat.go_on()
         await measured(chat)
         assert (chat.engine.mode, chat.engine.barriers, chat.engine.fusion) == ("overlap", "needed", False)
         assert chat.header.startswith("overlap · unfused")
 
 
 async def test_escape_stops_a_measurement_and_a_message_does_too() -> None:
-    async with chatting(repeat=True, token_s=0.02) as chat:
+    async with chatting(repeat=True, token_s=0.02, hold=in_todays_settings) as chat:
         await chat.enter("/measure")
-        await chat.until(lambda: "reuse" in chat.status)
+        await chat.until(lambda: "measuring today" in chat.status)
         await chat.pilot.press("escape")
         await measured(chat)
         assert "stopped" in chat.status
         await chat.enter("/measure")
-        await chat.until(lambda: "reuse" in chat.status)
+        await chat.until(lambda: "measuring today" in chat.status)
         await chat.enter("go")
         await chat.until(lambda: chat.reply)
         assert not chat.app.measuring

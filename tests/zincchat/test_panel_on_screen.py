@@ -73,7 +73,7 @@ async def test_the_change_line_compares_medians_on_both_sides() -> None:
         await chat.until(lambda: chat.engine.timings[-1].mode == "reuse" and len(chat.engine.timings) > 70)
         await chat.pilot.press("escape")
         await chat.until(lambda: not chat.app.replying)
-        await chat.pilot.pause(0.25)
+        await chat.drained()
         clean = [timing for timing in chat.engine.timings[1:] if timing.measured_by == "clean"]
         before = [timing.period_us for timing in clean if timing.mode == "rerecord"]
         after = [timing.period_us for timing in clean if timing.mode == "reuse"]
@@ -233,7 +233,7 @@ async def test_f7_has_two_settings_take_turns_and_says_what_they_differ_by() -> 
         await chat.until(lambda: len(chat.engine.timings) > ended + 20)
         await chat.pilot.press("escape")
         await chat.until(lambda: not chat.app.replying)
-        await chat.pilot.pause(0.25)
+        await chat.drained()
         assert len(chat.reply) > length + 200
         ran = "".join(timing.barriers[0] for timing in chat.engine.timings)
         assert re.match("n+e+(n{12}e{24}n{12}){3}", ran)

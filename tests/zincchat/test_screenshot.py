@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from zincchat.screenshot import take
 
 async def test_the_picture_shows_the_chat_and_a_flip(tmp_path: Path) -> None:
     path = tmp_path / "docs" / "picture.svg"
-    await take(lambda: ChatApp(opener(token_s=0.005)), path, prompts=["A question?"], tokens_before_flip=30)  # type: ignore[arg-type]
+    open_engine: Any = opener(hold=lambda engine, index: index == 60 and engine.mode == "reuse")  # until it is flipped
+    await take(lambda: ChatApp(open_engine), path, prompts=["A question?"], tokens_before_flip=30)
     text = path.read_text(encoding="utf-8").replace("&#160;", " ")
     assert "question?" in text
     assert "software device" in text

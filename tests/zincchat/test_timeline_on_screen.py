@@ -57,9 +57,9 @@ async def test_it_stands_still_between_tokens_and_while_frozen() -> None:
         await chat.until(lambda: shown(chat) != frozen)
         await chat.pilot.press("escape")
         await chat.until(lambda: not chat.app.replying)
-        await asyncio.sleep(0.3)
+        await chat.drained()
         still = shown(chat)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # a few of its periods
         assert shown(chat) == still
 
 
