@@ -65,7 +65,7 @@ def test_a_reply_in_another_thread_is_not_cut_off_by_close(tiny_path):
 
         def wait():
             inside.set()
-            go_on.wait(10)
+            go_on.wait(100)
             return settings()
 
         session._settings = wait
@@ -73,11 +73,11 @@ def test_a_reply_in_another_thread_is_not_cut_off_by_close(tiny_path):
         reply = session.generate(GREEDY, max_tokens=3, ignore_eos=True)
         thread = threading.Thread(target=lambda: ids.extend(token.id for token in reply))
         thread.start()
-        inside.wait(10)
+        inside.wait(100)
         with pytest.raises(EngineError, match="in another thread"):
             engine.close()
         go_on.set()
-        thread.join(10)
+        thread.join(100)
         assert len(ids) == 3
 
 

@@ -49,7 +49,6 @@ def test_a_layers_matrix_that_fits_no_piece_is_refused(tmp_path: Path, monkeypat
         Engine.open(path)
 
 
-@pytest.mark.timeout(180)
 def test_an_embedding_beyond_what_a_descriptor_covers(tmp_path: Path) -> None:
     """128 MiB on llvmpipe; elsewhere it is in one piece, and the same holds."""
     sizes = {"vocab": 270_000, "hidden": 256, "heads": 4, "kv_heads": 2, "ffn": 64, "layers": 1}

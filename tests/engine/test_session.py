@@ -95,7 +95,7 @@ def test_an_end_token_stops_what_is_in_flight(engine):
     session.prefill(prompt)
     engine.mode = "reuse"
     whole = [token.id for token in session.generate(GREEDY, 40, ignore_eos=True)]
-    end = next(i for i, id in enumerate(whole) if i > 4 and whole.index(id) == i)
+    end = max(whole.index(id) for id in whole)  # as late as a reply allows that may repeat itself
     session._stop_ids = frozenset({whole[end]})
     modes = engine.modes
     for engine.mode in modes:
@@ -120,7 +120,7 @@ def test_prompt_chunks_grow_while_they_are_fast_and_shrink_where_they_are_slow(e
     prefill.chunk_tokens = 16
     sizes = []
     engine.session().prefill(random_ids(600), progress=lambda done, total: sizes.append(done))
-    assert sizes[0] == 16 and prefill.chunk_tokens > 16
+    assert sizes[0] == 16 and max(np.diff(sizes)) > 16
     for seconds, following in ((0.09, 32), (0.02, 64), (0.2, 16)):
         prefill.chunk_tokens = 16
         prefill._adapt(16, seconds)

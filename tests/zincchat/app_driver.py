@@ -23,7 +23,7 @@ from zincchat.widgets.transcript import Transcript
 
 WIDE = (140, 42)
 NARROW = (80, 24)
-MESSAGES_DEEP = 8  # how long a chain of messages, each sent by the handler of the one before, a key press may start
+MESSAGES_DEEP = 4  # of messages, each sent by the handler of the one before; a key press waits twice
 
 
 class Chat:

@@ -29,7 +29,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
         env={name: value for name, value in os.environ.items() if name[:3] not in ("VK_", "LD_")},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=290,
     )
 
 

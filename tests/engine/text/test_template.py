@@ -207,7 +207,8 @@ RUNAWAY = {
 
 @pytest.mark.parametrize(("source", "message"), RUNAWAY.values(), ids=RUNAWAY)
 def test_a_template_cannot_run_away(tiny: Tokenizer, source: str, message: str) -> None:
-    template = ChatTemplate(source, tiny, time_limit_s=0.5)
+    # where it is not the time that stops it, a busy machine must not make it so
+    template = ChatTemplate(source, tiny, time_limit_s=0.5 if "too long" in message else 100)
     with pytest.raises(EngineError, match=f"the model's chat template cannot be used: .*{message}") as caught:
         template.render(HELLO)
     assert "\n" not in str(caught.value)

@@ -33,7 +33,8 @@ def test_a_reading_is_on_the_clock_of_perf_counter(calibration: Calibration) -> 
     reading = calibration.read()
     after = time.perf_counter_ns()
     assert before - reading.deviation_ns <= reading.host_ns <= after + reading.deviation_ns
-    assert 0 <= reading.deviation_ns < 1_000_000
+    readings = [calibration.read() for _ in range(20)]  # some of them may have been interrupted
+    assert 0 <= min(reading.deviation_ns for reading in readings) < 1_000_000
 
 
 def test_gpu_work_lies_between_its_submit_and_its_fence(gpu: Gpu, calibration: Calibration) -> None:
@@ -41,26 +42,31 @@ def test_gpu_work_lies_between_its_submit_and_its_fence(gpu: Gpu, calibration: C
     before = time.perf_counter_ns()
     gpu.run()
     after = time.perf_counter_ns()
-    start, end = (calibration.axis.to_host_ns(ns) for ns in gpu.commands.ticks_ns())
-    deviation = calibration.axis.deviation_ns
-    assert deviation is not None
+    axis = calibration.axis
+    start, end = (axis.to_host_ns(ns) for ns in gpu.commands.ticks_ns())
+    assert axis.deviation_ns is not None
+    deviation = axis.deviation_ns + abs(axis.rate - 1) * (after - axis.host_ns)  # a rate from interrupted readings
     assert before - deviation <= start <= end <= after + deviation
 
 
 def test_it_is_read_again_once_a_second_and_measures_the_rate(
     calibration: Calibration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engine.vulkan.calibration._EVERY_NS", 0)
     calibration.refresh()
     first = calibration.axis
+    monkeypatch.setattr("engine.vulkan.calibration._EVERY_NS", 1000 * SECOND_NS)
     calibration.refresh()
     assert calibration.axis is first
-    monkeypatch.setattr("engine.vulkan.calibration._EVERY_NS", 150_000_000)
+    monkeypatch.setattr("engine.vulkan.calibration._EVERY_NS", SECOND_NS // 10)
     time.sleep(0.2)
     calibration.refresh()
     second = calibration.axis
     assert second is not first
     assert second.host_ns - first.host_ns >= 0.2 * SECOND_NS
-    assert second.rate == pytest.approx(1, abs=1e-3)
+    assert first.deviation_ns is not None and second.deviation_ns is not None
+    deviations = first.deviation_ns + second.deviation_ns
+    assert second.rate == pytest.approx(1, abs=1e-3 + deviations / (second.host_ns - first.host_ns))
 
 
 def test_an_axis_maps_device_time_by_its_rate() -> None:

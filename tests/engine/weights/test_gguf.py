@@ -263,8 +263,8 @@ def test_damage_gives_success_or_an_engine_error_and_little_memory(tmp_path: Pat
 def test_a_large_vocabulary_is_read_quickly(tmp_path: Path) -> None:
     words = b"".join(text(f"token{index}") for index in range(50_000))
     path = write(tmp_path, header([pair("tokens", ARRAY, array(STRING, 50_000, words))]))
-    started = time.perf_counter()
+    started = time.thread_time()  # a busy machine adds nothing to it
     with GGUFFile.open(path) as file:
-        seconds = time.perf_counter() - started
+        seconds = time.thread_time() - started
         assert file.metadata["tokens"][49_999] == "token49999"
     assert seconds < 0.3
