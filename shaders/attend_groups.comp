@@ -1,8 +1,9 @@
 #version 460
-// Decode attention for GPUs: one workgroup of LANES a (KV head, or part of its query heads; token range of SPLIT, of
-// which those that are seen are numbered from 0). All its keys and values are loaded before the first is used, each
-// once for HEADS query heads. LANES_A_TOKEN lanes share a token, eight dimensions a load each. The unnormalised results of
-// a range go to partials; with MERGE the last workgroup of a head to arrive joins the ranges as attend_merge.comp does.
+// Decode attention for GPUs. A workgroup of LANES does heads_a_group (HEADS at most) of the query heads that share a KV
+// head, for every gl_NumWorkGroups.x-th token range of SPLIT; ranges are numbered from the first one that is seen. Keys and
+// values are loaded once for all heads, a range ahead. LANES_A_TOKEN lanes share a token, eight dimensions a load each.
+// A head's arithmetic depends neither on the other heads nor on how ranges are shared out. The unnormalised results of a
+// range go to partials; with MERGE the last of a head's workgroups to arrive joins the ranges as attend_merge.comp does.
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"
@@ -19,9 +20,9 @@ BUFFER(2, readonly, VCache, uvec4, v_cache)
 BUFFER(3, readonly, State, uint, state)
 BUFFER(4, COHERENT, Out, vec4, result)
 BUFFER(5, COHERENT, Sums, vec2, sums)
-BUFFER(6, writeonly, Merged, vec4, merged)
+BUFFER(6, writeonly, Merged, float, merged)
 BUFFER(7, READWRITE, Arrivals, uint, arrivals)
-BUFFER(8, readonly, Gate, vec4, gate)
+BUFFER(8, readonly, Gate, float, gate)
 PUSH_BEGIN
     ADDRESS(Q, q)
     ADDRESS(KCache, k_cache)
@@ -35,259 +36,270 @@ PUSH_BEGIN
     uint heads;
     uint kv_heads;
     uint context;
-    uint tokens;
+    uint heads_a_group;
     float scale;
     uint window;
 PUSH_END
 
 #define SUBGROUPS (LANES / SUBGROUP_SIZE)
+#define HEAD_VECTORS (HEAD_DIM / 4u)
 #define HEAD_UNITS (HEAD_DIM / 8u)                                  // 16-byte units of a key
 #define UNITS_A_LANE ((HEAD_UNITS + LANES_A_TOKEN - 1u) / LANES_A_TOKEN)
+#define UNITS (UNITS_A_LANE * LANES_A_TOKEN)                        // with those beyond the head's end
 #define AT_ONCE (LANES / LANES_A_TOKEN)                             // tokens in one step
 #define STEPS (SPLIT / AT_ONCE)
+#define TOKENS_A_SUBGROUP (SUBGROUP_SIZE / LANES_A_TOKEN)           // in one step
+#define LOADS (STEPS * UNITS_A_LANE)                                // of a lane, of a range's keys
+#define HALF_VECTORS (HEAD_UNITS + 4u)  // of parts: as the vectors lie, a subgroup that reads or writes meets each bank once
+#define PART_VECTORS (2u * HEAD_UNITS + 4u)
 #define LOWEST -3.0e38
-#define ITEMS (HEADS * HEAD_DIM / 4)  // of the result, four dimensions each
-#if ITEMS <= LANES  // a compiler that does not see it makes two turns of the loop
-#define EACH_ITEM(t) if (t < ITEMS) for (uint item = t, once = 0u; once == 0u; ++once)
-#else
-#define EACH_ITEM(t) for (uint item = t; item < ITEMS; item += LANES)
-#endif
 
-shared float tops[SUBGROUPS * HEADS];
-shared float totals[SUBGROUPS * HEADS];
-shared vec4 parts[SUBGROUPS * HEADS * HEAD_DIM / 4];
+// Of a head's vectors of four dimensions the even ones come first, then the odd ones, so that lanes find theirs side by
+// side: in queries and parts.
+shared vec4 queries[HEADS * UNITS * 2u];  // times scale
+shared float scores[HEADS * SPLIT];       // then the weights: by slot, then by step
+shared float tops[HEADS];
+shared float totals[HEADS * SUBGROUPS];
+shared vec4 parts[SUBGROUPS * HEADS * PART_VECTORS];  // each subgroup's results for a range
 
-bool is_unseen(uint token, uint seen, uint position) { return token < seen || token > position; }
-
-void unpack8(uvec4 raw, out float v[8]) {
-    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
-        const vec2 two = unpackHalf2x16(raw[i]);
-        v[2u * i] = two.x;
-        v[2u * i + 1u] = two.y;
+void load_queries(uint first_head) {
+    [[dont_unroll]] for (uint i = gl_LocalInvocationIndex; i < heads_a_group * UNITS * 2u; i += LANES) {
+        const uint unit = i % UNITS, half_head = i / UNITS;
+        const uint at = ((first_head + half_head / 2u) * HEAD_UNITS + unit) * 2u + half_head % 2u;
+        queries[i] = unit < HEAD_UNITS ? q.data[at] * scale : vec4(0.0);
     }
 }
 
 #ifdef MERGE
 // with GATED times the sigmoid of a gate, rounded as sigmoid_mul.comp does
-void write_merged(uint i, vec4 value, float total) {
-    precise vec4 joined = value / total;
+void write_merged(uint i, float value, float total) {
+    precise float joined = value / total;
 #ifdef GATED
-    const vec4 opening = gate.data[i];
-    joined *= vec4(sigmoid(opening.x), sigmoid(opening.y), sigmoid(opening.z), sigmoid(opening.w));
+    joined *= sigmoid(gate.data[i]);
 #endif
     merged.data[i] = joined;
 }
 
 #define IN_FLIGHT 8u
 shared uint arrived;
-shared float factors[HEADS * LANES];
-shared float range_totals[HEADS * LANES];
 
-// The next ranges of one of the four sums of an item: s = first, first + 4, ... of `count` from `start` on.
-void add_ranges(inout vec4 value, inout float total, uint item, uint first, uint start, uint count, uint first_head) {
-    const uint local = item * 4u / HEAD_DIM, at = first_head * (HEAD_DIM / 4u) + item, width = heads * (HEAD_DIM / 4u);
-    for (uint s = first; s < count; s += 4u * IN_FLIGHT) {
+// The top of all ranges, of each head by a subgroup.
+void find_tops(uint first_head, uint splits) {
+    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
+    [[dont_unroll]] for (uint h = gl_LocalInvocationIndex / SUBGROUP_SIZE; h < heads_a_group; h += SUBGROUPS) {
+        float top = LOWEST;
+        [[dont_unroll]] for (uint s = lane; s < splits + lane; s += 2u * SUBGROUP_SIZE) {
+            const float one = sums.data[min(s, splits - 1u) * heads + first_head + h].x;
+            const float other = sums.data[min(s + SUBGROUP_SIZE, splits - 1u) * heads + first_head + h].x;
+            top = max(top, max(one, other));
+        }
+        [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
+        if (lane == 0u) tops[h] = top;
+    }
+}
+
+// Joins the ranges, in the order and with the roundings of attend_merge.glsl: four lanes have a vector's four sums, and
+// each ends with one of its numbers. `vector` is one of those of the workgroup's heads.
+void join_vector(uint vector, uint first_head, uint splits, bool wanted) {
+    const uint chain = gl_LocalInvocationIndex % 4u, h = vector / HEAD_VECTORS, at = first_head * HEAD_VECTORS + vector;
+    vec4 value = vec4(0.0);
+    float total = 0.0;
+    [[dont_unroll]] for (uint from = 0u; from < splits; from += 4u * IN_FLIGHT) {
         vec4 loaded[IN_FLIGHT];
-        [[unroll]] for (uint i = 0u; i < IN_FLIGHT; ++i) loaded[i] = result.data[(start + min(s + 4u * i, count - 1u)) * width + at];
-        [[unroll]] for (uint i = 0u; i < IN_FLIGHT; ++i) {
-            if (s + 4u * i < count) {
-                const float factor = factors[local * LANES + s + 4u * i];
-                total = fma(factor, range_totals[local * LANES + s + 4u * i], total);
-                value = fma(vec4(factor), loaded[i], value);
+        vec2 found[IN_FLIGHT];
+        [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
+            const uint s = min(from + chain + 4u * n, splits - 1u);
+            loaded[n] = result.data[s * heads * HEAD_VECTORS + at];
+            found[n] = sums.data[s * heads + first_head + h];
+        }
+        [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
+            if (from + chain + 4u * n < splits) {
+                const float factor = exp(found[n].x - tops[h]);
+                total = fma(factor, found[n].y, total);
+                value = fma(vec4(factor), loaded[n], value);
             }
         }
     }
+    const bool odd = (chain & 1u) != 0u, upper = (chain & 2u) != 0u;
+    vec2 pair = odd ? value.zw : value.xy;
+    const vec2 given = odd ? value.xy : value.zw;
+    total += subgroupShuffleXor(total, 1u);
+    pair.x += subgroupShuffleXor(given.x, 1u);
+    pair.y += subgroupShuffleXor(given.y, 1u);
+    total += subgroupShuffleXor(total, 2u);
+    const float own = (upper ? pair.y : pair.x) + subgroupShuffleXor(upper ? pair.x : pair.y, 2u);
+    if (wanted) write_merged(at * 4u + (odd ? 2u : 0u) + (upper ? 1u : 0u), own, total);
 }
 
-#if 4 * ITEMS <= LANES
-#define CHAINS 1  // of the four sums of an item, each invocation has one
-#define OWN_ITEMS 1
-shared vec4 chain_values[LANES];
-shared float chain_totals[LANES];
-#else
-#define CHAINS 4
-#define OWN_ITEMS ((ITEMS + LANES - 1) / LANES)
-#endif
-
-// Joins the ranges of HEADS heads, in the order and with the roundings of attend_merge.glsl.
 void merge(uint first_head, uint splits) {
-    const uint t = gl_LocalInvocationIndex;
-    for (uint h = t / SUBGROUP_SIZE; h < HEADS; h += SUBGROUPS) {
-        float top = LOWEST;
-        for (uint s = t % SUBGROUP_SIZE; s < splits; s += SUBGROUP_SIZE) top = max(top, sums.data[s * heads + first_head + h].x);
-        [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
-        if (t % SUBGROUP_SIZE == 0u) tops[h] = top;
-    }
-    vec4 values[OWN_ITEMS * CHAINS];
-    float chain_sums[OWN_ITEMS * CHAINS];
-    [[unroll]] for (uint n = 0u; n < OWN_ITEMS * CHAINS; ++n) {
-        values[n] = vec4(0.0);
-        chain_sums[n] = 0.0;
-    }
-    for (uint start = 0u; start < splits; start += LANES) {
-        const uint count = min(LANES, splits - start);
-        barrier();
-        for (uint i = t; i < HEADS * count; i += LANES) {
-            const uint h = i % HEADS, s = i / HEADS;
-            const vec2 sum = sums.data[(start + s) * heads + first_head + h];
-            factors[h * LANES + s] = exp(sum.x - tops[h]);
-            range_totals[h * LANES + s] = sum.y;
-        }
-        barrier();
-#if CHAINS == 1
-        if (t < 4u * ITEMS) add_ranges(values[0], chain_sums[0], t % ITEMS, t / ITEMS, start, count, first_head);
-#else
-        [[unroll]] for (uint n = 0u; n < OWN_ITEMS * 4u; ++n) {
-            const uint item = n / 4u * LANES + t;
-            if (item < ITEMS) add_ranges(values[n], chain_sums[n], item, n % 4u, start, count, first_head);
-        }
-#endif
-    }
-#if CHAINS == 1
-    chain_values[t] = values[0];
-    chain_totals[t] = chain_sums[0];
+    const uint t = gl_LocalInvocationIndex, count = heads_a_group * HEAD_DIM;
+    find_tops(first_head, splits);
     barrier();
-    if (t < ITEMS) {
-        const vec4 value = (values[0] + chain_values[t + ITEMS]) + (chain_values[t + 2u * ITEMS] + chain_values[t + 3u * ITEMS]);
-        const float total = (chain_sums[0] + chain_totals[t + ITEMS]) + (chain_totals[t + 2u * ITEMS] + chain_totals[t + 3u * ITEMS]);
-        write_merged(first_head * (HEAD_DIM / 4u) + t, value, total);
-    }
+#if HEADS * HEAD_DIM > LANES
+    for (uint base = 0u; base < count; base += LANES) join_vector(min(base + t, count - 1u) / 4u, first_head, splits, base + t < count);
 #else
-    [[unroll]] for (uint n = 0u; n < OWN_ITEMS; ++n) {
-        const uint item = n * LANES + t, c = 4u * n;
-        if (item < ITEMS) {
-            const vec4 value = (values[c] + values[c + 1u]) + (values[c + 2u] + values[c + 3u]);
-            const float total = (chain_sums[c] + chain_sums[c + 1u]) + (chain_sums[c + 2u] + chain_sums[c + 3u]);
-            write_merged(first_head * (HEAD_DIM / 4u) + item, value, total);
-        }
-    }
+    join_vector(min(t, count - 1u) / 4u, first_head, splits, t < count);
 #endif
 }
 #endif
 
-// An invocation's keys or values, up to `newest`. All but the newest were there before this token: where that is awaited
-// they are loaded meanwhile.
-#define LOAD_TOKENS(values, cache, newest, wanted) \
+void unpack8(uvec4 raw, uint at, inout float values[LOADS * 8u]) {
+    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
+        const vec2 two = unpackHalf2x16(raw[i]);
+        values[at + 2u * i] = two.x;
+        values[at + 2u * i + 1u] = two.y;
+    }
+}
+
+// A lane's keys or values of a range, up to row `newest` of the cache. Where this token's key and value are awaited, all
+// others were there before and are loaded meanwhile. `turned` changes the steps' order.
+#define LOAD_ROWS(values, cache, range, turned, newest, wanted) \
     [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
-        const uint token = clamp(first + s * AT_ONCE + slot, seen, newest); \
+        const uint row = clamp(first_row + (range) * SPLIT + (s ^ turned) * AT_ONCE, oldest_row, newest); \
         [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) { \
             const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u); \
-            if (wanted) values[s * UNITS_A_LANE + c] = cache.data[(kv_base + token) * HEAD_UNITS + unit]; \
+            if (wanted) values[s * UNITS_A_LANE + c] = cache.data[row * HEAD_UNITS + unit]; \
         } \
     }
-#ifdef RESIDENT
-#define NEWEST_AT_ONCE max(position, seen + 1u) - 1u
-#else
-#define NEWEST_AT_ONCE position
-#endif
+// The values of the range at hand as numbers; the next range's are asked for.
+#define TAKE_VALUES \
+    [[unroll]] for (uint i = 0u; i < LOADS; ++i) { \
+        uvec4 raw = vs[i]; \
+        if (swaps_pairs) raw = raw.zwxy; \
+        if (swaps_words) raw = raw.yxwz; \
+        unpack8(raw, i * 8u, values); \
+    } \
+    if (next < splits) LOAD_ROWS(vs, v_cache, next, 0u, newest_row, true)
 
 void kernel() {
-    const uint t = gl_LocalInvocationIndex;
+    const uint t = gl_LocalInvocationIndex, lane = t % LANES_A_TOKEN, slot = t / LANES_A_TOKEN, subgroup = t / SUBGROUP_SIZE;
+    const uint first_head = gl_WorkGroupID.y * heads_a_group;
     const uint position = state.data[STATE_POSITION];
-    const uint seen = first_seen(position, window), first_split = seen / SPLIT;
-    const uint first = (first_split + gl_WorkGroupID.x) * SPLIT;
-    if (first > position) return;
-    const uint first_head = gl_WorkGroupID.y * HEADS;
-    const uint kv_base = first_head / (heads / kv_heads) * context;
-    const uint lane = t % LANES_A_TOKEN, slot = t / LANES_A_TOKEN;
-    uvec4 ks[STEPS * UNITS_A_LANE], vs[STEPS * UNITS_A_LANE];
-    LOAD_TOKENS(ks, k_cache, NEWEST_AT_ONCE, true)
-    LOAD_TOKENS(vs, v_cache, NEWEST_AT_ONCE, true)
+    const uint seen = first_seen(position, window), first_split = seen / SPLIT, splits = position / SPLIT - first_split + 1u;
+    uint range = gl_WorkGroupID.x;
+    if (range >= splits) return;
+    const uint base_row = first_head / (heads / kv_heads) * context;
+    const uint first_row = base_row + first_split * SPLIT + slot, oldest_row = base_row + seen, newest_row = base_row + position;
+    // A lane adds up its tokens' dot products over the lanes of a token by halves: it ends with one token's. It has the keys
+    // in the order in which the ones it gives away come last; and of the values' words too.
+    const uint own_step = lane * STEPS / LANES_A_TOKEN;
+    const bool swaps_pairs = TOKENS_A_SUBGROUP > 1u && (t & LANES_A_TOKEN) != 0u;
+    const bool swaps_words = TOKENS_A_SUBGROUP > 2u && (t & (2u * LANES_A_TOKEN)) != 0u;
+    uvec4 ks[LOADS], vs[LOADS];
 #ifdef RESIDENT
+    const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
+    LOAD_ROWS(ks, k_cache, range, own_step, old_row, true)
+    LOAD_ROWS(vs, v_cache, range, 0u, old_row, true)
     AWAIT
-    LOAD_TOKENS(ks, k_cache, position, token == position)
-    LOAD_TOKENS(vs, v_cache, position, token == position)
+    LOAD_ROWS(ks, k_cache, range, own_step, newest_row, row == newest_row)
+    LOAD_ROWS(vs, v_cache, range, 0u, newest_row, row == newest_row)
+    load_queries(first_head);
+#else
+    load_queries(first_head);
+    LOAD_ROWS(ks, k_cache, range, own_step, newest_row, true)
+    LOAD_ROWS(vs, v_cache, range, 0u, newest_row, true)
 #endif
-    vec4 query[HEADS * UNITS_A_LANE * 2u];
-    [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-            const uint unit = c * LANES_A_TOKEN + lane;
-            const uint at = ((first_head + h) * HEAD_UNITS + min(unit, HEAD_UNITS - 1u)) * 2u;
-            const float factor = unit < HEAD_UNITS ? scale : 0.0;
-            query[(h * UNITS_A_LANE + c) * 2u] = q.data[at] * factor;
-            query[(h * UNITS_A_LANE + c) * 2u + 1u] = q.data[at + 1u] * factor;
-        }
-    }
-    float weights[HEADS * STEPS];
-    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-        float dots[HEADS];
-        [[unroll]] for (uint h = 0u; h < HEADS; ++h) dots[h] = 0.0;
-        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-            float k[8];
-            unpack8(ks[s * UNITS_A_LANE + c], k);
-            [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                [[unroll]] for (uint i = 0u; i < 8u; ++i) {
-                    dots[h] = fma(query[(h * UNITS_A_LANE + c) * 2u + i / 4u][i % 4u], k[i], dots[h]);
+    barrier();
+    [[dont_unroll]] for (; range < splits; range += gl_NumWorkGroups.x) {
+        const uint next = range + gl_NumWorkGroups.x;
+        float keys[LOADS * 8u], values[LOADS * 8u];
+        [[unroll]] for (uint i = 0u; i < LOADS; ++i) unpack8(ks[i], i * 8u, keys);
+        if (next < splits) LOAD_ROWS(ks, k_cache, next, own_step, newest_row, true)
+#ifdef RESIDENT  // with a multiprocessor to itself it has registers for both, and nobody works while it waits
+        TAKE_VALUES
+#endif
+        const uint own_row = first_row + range * SPLIT + own_step * AT_ONCE;
+        const bool unseen = own_row < oldest_row || own_row > newest_row;
+        uint own_score = slot * STEPS + own_step;
+        [[dont_unroll]] for (uint h = 0u; h < heads_a_group; ++h, own_score += SPLIT) {
+            float dots[STEPS];
+            [[unroll]] for (uint s = 0u; s < STEPS; ++s) dots[s] = 0.0;
+            [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
+                [[unroll]] for (uint half_unit = 0u; half_unit < 2u; ++half_unit) {
+                    const vec4 query = queries[(h * 2u + half_unit) * UNITS + c * LANES_A_TOKEN + lane];
+                    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                        [[unroll]] for (uint i = 0u; i < 4u; ++i) {
+                            dots[s] = fma(query[i], keys[(s * UNITS_A_LANE + c) * 8u + half_unit * 4u + i], dots[s]);
+                        }
+                    }
                 }
             }
-        }
-        const bool unseen = is_unseen(first + s * AT_ONCE + slot, seen, position);
-        [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-            [[unroll]] for (uint m = LANES_A_TOKEN / 2u; m > 0u; m /= 2u) dots[h] += subgroupShuffleXor(dots[h], m);
-            weights[h * STEPS + s] = unseen ? LOWEST : dots[h];
-        }
-    }
-    [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-        float top = LOWEST;
-        [[unroll]] for (uint s = 0u; s < STEPS; ++s) top = max(top, weights[h * STEPS + s]);
-        [[unroll]] for (uint m = LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
-        if (t % SUBGROUP_SIZE == 0u) tops[t / SUBGROUP_SIZE * HEADS + h] = top;
-    }
-    barrier();
-    [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-        float top = tops[h];
-        [[unroll]] for (uint i = 1u; i < SUBGROUPS; ++i) top = max(top, tops[i * HEADS + h]);
-        float sum = 0.0;
-        [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-            const bool unseen = is_unseen(first + s * AT_ONCE + slot, seen, position);
-            weights[h * STEPS + s] = unseen ? 0.0 : exp(weights[h * STEPS + s] - top);
-            sum += weights[h * STEPS + s];
-        }
-        [[unroll]] for (uint m = LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) sum += subgroupShuffleXor(sum, m);
-        if (t % SUBGROUP_SIZE == 0u) totals[t / SUBGROUP_SIZE * HEADS + h] = sum;
-    }
-    [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-        const uint unit = c * LANES_A_TOKEN + lane;
-        float acc[HEADS * 8u];
-        [[unroll]] for (uint i = 0u; i < HEADS * 8u; ++i) acc[i] = 0.0;
-        [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-            float v[8];
-            unpack8(vs[s * UNITS_A_LANE + c], v);
-            [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                [[unroll]] for (uint i = 0u; i < 8u; ++i) acc[h * 8u + i] = fma(weights[h * STEPS + s], v[i], acc[h * 8u + i]);
+            [[unroll]] for (uint m = LANES_A_TOKEN / 2u; m > 0u; m /= 2u) {
+                const uint kept = max(1u, STEPS * m / LANES_A_TOKEN), given = STEPS * m * 2u / LANES_A_TOKEN > 1u ? kept : 0u;
+                [[unroll]] for (uint s = 0u; s < kept; ++s) dots[s] += subgroupShuffleXor(dots[given + s], m);
             }
+            if (lane % (LANES_A_TOKEN / STEPS) == 0u) scores[own_score] = unseen ? LOWEST : dots[0];
         }
-        [[unroll]] for (uint m = LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) {
-            [[unroll]] for (uint i = 0u; i < HEADS * 8u; ++i) acc[i] += subgroupShuffleXor(acc[i], m);
-        }
-        if (t % SUBGROUP_SIZE < LANES_A_TOKEN && unit < HEAD_UNITS) {
-            [[unroll]] for (uint i = 0u; i < HEADS * 8u; i += 4u) {
-                const uint place = (t / SUBGROUP_SIZE * HEADS + i / 8u) * (HEAD_DIM / 4u) + unit * 2u + i % 8u / 4u;
-                parts[place] = vec4(acc[i], acc[i + 1u], acc[i + 2u], acc[i + 3u]);
+        barrier();
+        [[dont_unroll]] for (uint h = subgroup; h < heads_a_group; h += SUBGROUPS) {
+            float top = LOWEST;
+            for (uint i = t % SUBGROUP_SIZE; i < SPLIT; i += SUBGROUP_SIZE) top = max(top, scores[h * SPLIT + i]);
+            [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
+            for (uint i = t % SUBGROUP_SIZE; i < SPLIT; i += SUBGROUP_SIZE) {
+                const float score = scores[h * SPLIT + i];
+                scores[h * SPLIT + i] = score == LOWEST ? 0.0 : exp(score - top);
             }
+            if (t % SUBGROUP_SIZE == 0u) tops[h] = top;
         }
-    }
-    barrier();
-    const uint splits = position / SPLIT - first_split + 1u;
-    EACH_ITEM(t) {
-        const uint h = item * 4u / HEAD_DIM;
-        vec4 value = parts[item];
-        float total = totals[h];
-        [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
-            value += parts[g * ITEMS + item];
-            total += totals[g * HEADS + h];
-        }
-#ifdef MERGE
-        if (splits == 1u) {  // what joining a single range gives, to the bit
-            write_merged(first_head * (HEAD_DIM / 4u) + item, value, total);
-            continue;
-        }
+        barrier();
+#ifndef RESIDENT
+        TAKE_VALUES
 #endif
-        result.data[(gl_WorkGroupID.x * heads + first_head) * (HEAD_DIM / 4u) + item] = value;
-        if (item % (HEAD_DIM / 4u) == 0u) {
-            float top = tops[h];
-            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) top = max(top, tops[g * HEADS + h]);
-            sums.data[gl_WorkGroupID.x * heads + first_head + h] = vec2(top, total);
+        [[dont_unroll]] for (uint h = 0u; h < heads_a_group; ++h) {
+            float weights[STEPS], sum = 0.0;
+            [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                weights[s] = scores[h * SPLIT + slot * STEPS + s];
+                sum += weights[s];
+            }
+            [[unroll]] for (uint m = LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) sum += subgroupShuffleXor(sum, m);
+            if (t % SUBGROUP_SIZE == 0u) totals[h * SUBGROUPS + subgroup] = sum;
+            [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
+                float acc[8];
+                [[unroll]] for (uint i = 0u; i < 8u; ++i) {
+                    acc[i] = 0.0;
+                    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                        acc[i] = fma(weights[s], values[(s * UNITS_A_LANE + c) * 8u + i], acc[i]);
+                    }
+                }
+                const uint unit = c * LANES_A_TOKEN + lane;
+                const uint place = (subgroup * HEADS + h) * PART_VECTORS + unit + (swaps_pairs ? HALF_VECTORS : 0u);
+#if TOKENS_A_SUBGROUP > 1
+                [[unroll]] for (uint i = 0u; i < 4u; ++i) acc[i] += subgroupShuffleXor(acc[4u + i], LANES_A_TOKEN);
+#endif
+#if TOKENS_A_SUBGROUP > 2
+                [[unroll]] for (uint i = 0u; i < 2u; ++i) {
+                    acc[i] += subgroupShuffleXor(acc[2u + i], 2u * LANES_A_TOKEN);
+                    [[unroll]] for (uint m = 4u * LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) acc[i] += subgroupShuffleXor(acc[i], m);
+                    if (unit < HEAD_UNITS) parts[place][(swaps_words ? 2u : 0u) + i] = acc[i];
+                }
+#else
+                if (unit < HEAD_UNITS) parts[place] = vec4(acc[0], acc[1], acc[2], acc[3]);
+#if TOKENS_A_SUBGROUP == 1
+                if (unit < HEAD_UNITS) parts[place + HALF_VECTORS] = vec4(acc[4], acc[5], acc[6], acc[7]);
+#endif
+#endif
+            }
+        }
+        barrier();
+        [[dont_unroll]] for (uint item = t; item < heads_a_group * HEAD_DIM; item += LANES) {
+            const uint h = item / HEAD_DIM, dim = item % HEAD_DIM;
+            const uint at = h * PART_VECTORS + dim / 4u % 2u * HALF_VECTORS + dim / 8u;
+            float value = parts[at][dim % 4u];
+            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) value += parts[g * HEADS * PART_VECTORS + at][dim % 4u];
+            const uint place = (first_head + h) * HEAD_DIM + dim;
+            float total = 0.0;
+            if (dim == 0u || splits == 1u) {
+                total = totals[h * SUBGROUPS];
+                [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[h * SUBGROUPS + g];
+            }
+#ifdef MERGE
+            if (splits == 1u) {  // what joining a single range gives, to the bit
+                write_merged(place, value, total);
+                continue;
+            }
+#endif
+            result.data[range * heads * HEAD_VECTORS + place / 4u][place % 4u] = value;
+            if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(tops[h], total);
         }
     }
 #ifdef MERGE
@@ -296,7 +308,7 @@ void kernel() {
     barrier();
     if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
     barrier();
-    if (arrived + 1u < splits) return;
+    if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
     memoryBarrierBuffer();
     merge(first_head, splits);
     if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;

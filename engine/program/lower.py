@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from engine.cache import Cache
 from engine.models.config import Geometry
+from engine.program.attend_division import attend_division, attended_ranges
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import (
@@ -25,10 +26,10 @@ from engine.program.matrix import (
 from engine.program.matrix_kernels import MOST_GROUPS, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
-from engine.program.small_kernels import attended_ranges, rope_defines, small_kernels
+from engine.program.small_kernels import rope_defines, small_kernels
 from engine.program.tuning import prompt_tiles
 from engine.vulkan.memory import Slice
-from engine.vulkan.pipelines import KernelSet
+from engine.vulkan.pipelines import Kernel, KernelSet
 
 _FLOAT_BYTES = 4
 _READ_ONLY_X = ("matvec", "matvec_add", "bias")  # nodes of projections, which do not write what they multiply by
@@ -72,10 +73,6 @@ class Lowering:
         }
         offered = ROW_KERNEL_PASSES if kernels.device.row_kernels else PASSES
         self.passes = tuple(name for name in offered if name != "delta" or geometry.delta)  # there are kernels for
-        self._lane_rows = kernels.device.subgroup_size if kernels.device.row_kernels else 1
-        if prefill and not kernels.device.row_kernels:
-            self._lane_rows = prompt_tiles(geometry.head_size).queries
-        self._heads_a_group = int(self._small["attend"].defines.get("HEADS", 1))
         self._rope_defines = rope_defines(geometry)
         self._scale = geometry.attention_scale
         self._matrices = matrix_size(kernels) if prefill else None
@@ -252,9 +249,8 @@ class Lowering:
         q, cache, y, *gate = node.args
         b, g = self.b, self.g
         window = g.windows_tokens[cache]
-        ranges = self.tokens if self.prefill else attended_ranges(self.context_bucket, window)
-        groups = (-(-ranges // self._lane_rows), g.heads // (1 if self.prefill else self._heads_a_group), 1)
-        scalars = (g.heads, g.kv_heads, self.context, self.tokens, self._scale, window)
+        groups, heads_or_tokens = self._attend_groups(self._small[node.kind], window)
+        scalars = (g.heads, g.kv_heads, self.context, heads_or_tokens, self._scale, window)
         out = y if self.prefill else b.parts
         merged = node.kind != "attend"
         joined = (y, b.arrivals, *(gate or (q,))) if merged else (b.sums, b.sums, q)  # where not used, anything
@@ -269,6 +265,19 @@ class Lowering:
             groups = (-(-g.q_size // 64), 1, 1)
             ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads, window), groups, "kv", y.size))
         return ops
+
+    def _attend_groups(self, kernel: Kernel, window: int) -> tuple[tuple[int, int, int], int]:
+        """Workgroups of attention, and what its kernel is told: query heads a workgroup, or tokens of the chunk."""
+        g = self.g
+        device, tokens = self.kernels.device, self.tokens
+        if device.row_kernels:
+            rows = tokens if self.prefill else attended_ranges(self.context_bucket, window)
+            return (-(-rows // device.subgroup_size), g.heads, 1), tokens
+        if self.prefill:
+            return (-(-tokens // prompt_tiles(g.head_size).queries), g.heads, 1), tokens
+        ranges, most = attended_ranges(self.context_bucket, window), int(kernel.defines["HEADS"])
+        division = attend_division(g.heads, g.kv_heads, g.head_size, most, ranges, self.kernels.resident)
+        return (division.workgroups, g.heads // division.heads, 1), division.heads
 
 
 def _norm_and_bias(more: list[Any]) -> tuple[Norm | None, Bias | None]:

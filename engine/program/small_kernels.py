@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.models.config import Geometry
+from engine.program.attend_division import SPLIT_TOKENS, most_heads
 from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, matrix_size
-from engine.program.tuning import attend_lanes, heads_a_group, prompt_tiles
+from engine.program.tuning import attend_lanes, prompt_tiles
 from engine.vulkan.pipelines import Defines, KernelSet
 
-SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
 _NORM_LANES = 512
 
 
@@ -33,12 +33,13 @@ def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
     return {"LANES": -(-wanted // subgroup_size) * subgroup_size, "BLOCKS": -(-width // 32)}
 
 
-def attend_defines(g: Geometry, subgroup_size: int) -> Defines:
-    """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE."""
+def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int) -> Defines:
+    """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE; ``shared_bytes`` of a workgroup."""
     lanes = attend_lanes(subgroup_size)
     units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
     lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
-    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": heads_a_group(g.heads, g.kv_heads, g.head_size)}
+    most = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes)
+    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": most}
 
 
 def prompt_defines(head_size: int) -> Defines:
@@ -58,7 +59,7 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
     attend_name = "attend_rows"
     if not cpu:
         attend_name = "attend_prompt" if prefill else "attend_groups"
-        attend = prompt_defines(g.head_size) if prefill else attend | attend_defines(g, size)
+        attend = prompt_defines(g.head_size) if prefill else attend | attend_defines(g, size, device.shared_bytes)
     elif prefill:
         attend["PREFILL"] = 1
     norm = norm_defines(g.hidden, size, cpu)
@@ -84,9 +85,3 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
         "silu_mul": KernelChoice("silu_mul", {}),
         **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
     }
-
-
-def attended_ranges(bucket: int, window: int) -> int:
-    """How many ranges of SPLIT_TOKENS a decode token sees at most, at a position within ``bucket`` tokens."""
-    ranges = -(-bucket // SPLIT_TOKENS)
-    return min(ranges, -(-(window - 1) // SPLIT_TOKENS) + 1) if window else ranges

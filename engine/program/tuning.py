@@ -30,7 +30,6 @@ _OTHER_SHARED_BYTES = MOST_SUMS_BYTES + 512  # and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
 _ATTEND_LANES = 512
 _FEW_LOADS = {1: 1.3, 2: 1.12, 4: 1.04}  # what rows of all tensors at once cost: fewer loads are in flight
-_MOST_HEADS_A_GROUP = 1  # to share keys costs an H200 more (fewer workgroups, more registers) than its L2 cache saves
 
 
 class Matrix(NamedTuple):
@@ -186,10 +185,3 @@ class PromptTiles(NamedTuple):
 def prompt_tiles(head_size: int) -> PromptTiles:
     """The tiles of attend_prompt.comp: float32 queries and float16 keys of it in 40 KiB of shared memory."""
     return PromptTiles(32, 64) if head_size <= 128 else PromptTiles(16, 32)
-
-
-def heads_a_group(heads: int, kv_heads: int, head_size: int) -> int:
-    """Query heads that one workgroup of decode attention serves from the same keys."""
-    shared = heads // kv_heads
-    fitting = [n for n in range(1, _MOST_HEADS_A_GROUP + 1) if shared % n == 0 and n * head_size <= 512]
-    return max(fitting, default=1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from engine.program.small_kernels import SPLIT_TOKENS as SPLIT
-from engine.program.small_kernels import attend_defines, attended_ranges, prompt_defines
+from engine.program.attend_division import SPLIT_TOKENS as SPLIT
+from engine.program.attend_division import attended_ranges
+from engine.program.small_kernels import attend_defines, prompt_defines
 from tests.engine.gpu import POISON, Gpu
 
 
@@ -132,7 +134,58 @@ def attention(q, k, v, seen, scale) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize(("variant", "shared"), [("attend_rows", 1), ("attend_groups", 1), ("attend_groups", None)])
+class Decode(NamedTuple):
+    """A token's attention: what it reads on the device, and what it must come to, float64 (heads * size)."""
+
+    size: int
+    heads: int
+    kv_heads: int
+    context: int
+    window: int
+    inputs: tuple
+    expected: np.ndarray
+
+    def scalars(self, shared: int) -> tuple:
+        return self.heads, self.kv_heads, self.context, shared, self.size**-0.5, self.window
+
+    def run(self, gpu, variant: str, groups: tuple[int, int], shared: int, defines: dict, merged: str) -> np.ndarray:
+        """What the kernel makes of it; ``merged``: "apart", "here" or "gated"."""
+        splits, count = attended_ranges(self.context, self.window), self.heads * self.size
+        parts, sums = gpu.poisoned(splits * count * 4), gpu.poisoned(splits * self.heads * 8)
+        out, arrivals = gpu.poisoned(count * 4), gpu.array(np.zeros(self.heads, np.uint32))
+        *read, gate = self.inputs
+        base = {"HEAD_DIM": self.size, "SPLIT": SPLIT}
+        more = {"apart": {}, "here": {"MERGE": 1}, "gated": {"MERGE": 1, "GATED": 1}}[merged]
+        buffers = (*read, parts, sums, *((sums,) * 3 if merged == "apart" else (out, arrivals, gate)))
+        for _ in range(1 if merged == "apart" else 2):  # the second run finds the counters as the first left them
+            gpu.dispatch(variant, buffers, self.scalars(shared), (*groups, 1), base | defines | more)
+        if merged == "apart":
+            scalars = (self.heads, self.window)
+            gpu.dispatch("attend_merge", (parts, sums, read[3], out), scalars, (-(-count // 64), 1, 1), base)
+        return gpu.read(out)
+
+
+def decode(gpu, size: int, heads: int, kv_heads: int, position: int, window: int) -> Decode:
+    rng = np.random.default_rng()
+    context = position + 70
+    first = max(0, position + 1 - window) if window else 0
+    q = rng.normal(size=(1, heads, size)).astype(np.float32) * 3
+    k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
+    for unseen in (slice(position + 1, None), slice(0, first)):
+        k[:, unseen], v[:, unseen] = np.float16("nan"), np.float16("nan")  # never read
+    gate = rng.normal(size=heads * size).astype(np.float32) * 3
+    wide = (item.astype(np.float64) for item in (q, k, v))
+    expected = attention(*wide, [slice(first, position + 1)], size**-0.5).reshape(-1)
+    inputs = (gpu.array(q), gpu.array(k), gpu.array(v), state_at(gpu, position), gpu.array(gate))
+    return Decode(size, heads, kv_heads, context, window, inputs, expected)
+
+
+def gated(gpu, values: np.ndarray, gate) -> np.ndarray:
+    out = gpu.array(values)
+    gpu.dispatch("sigmoid_mul", (out, gate), (values.size,), (-(-values.size // 64), 1, 1))
+    return gpu.read(out)
+
+
 @pytest.mark.parametrize(
     ("size", "heads", "kv_heads", "position", "window"),
     [
@@ -141,50 +194,54 @@ def attention(q, k, v, seen, scale) -> np.ndarray:
         *((32, 2, 1, 77, 1), (32, 2, 1, 128, 2), (128, 2, 2, 5, 130)),
     ],
 )
-def test_decode_attention(gpu, variant, shared, size, heads, kv_heads, position, window):
-    """``shared`` query heads a workgroup; None: all that share a KV head."""
-    shared = shared or heads // kv_heads
-    rng = np.random.default_rng()
-    context = 1024
-    first = max(0, position + 1 - window) if window else 0
-    q = rng.normal(size=(1, heads, size)).astype(np.float32) * 3
-    k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
-    for unseen in (slice(position + 1, None), slice(0, first)):
-        k[:, unseen], v[:, unseen] = np.float16("nan"), np.float16("nan")  # never read
-    splits = attended_ranges(context, window)
-    parts, sums = gpu.poisoned(splits * heads * size * 4), gpu.poisoned(splits * heads * 8)
-    out, state = gpu.poisoned(heads * size * 4), state_at(gpu, position)
-    defines = {"HEAD_DIM": size, "SPLIT": SPLIT}
-    lanes = gpu.device.subgroup_size if variant == "attend_rows" else 1
-    geometry = SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads)
-    extra = {} if variant == "attend_rows" else attend_defines(geometry, gpu.device.subgroup_size) | {"HEADS": shared}
-    groups = (-(-splits // lanes), heads // extra.get("HEADS", 1), 1)
-    scale = size**-0.5
-    gpu.dispatch(
-        variant,
-        (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, sums, sums, sums),
-        (heads, kv_heads, context, 1, scale, window),
-        groups,
-        defines | extra,
-    )
-    gpu.dispatch("attend_merge", (parts, sums, state, out), (heads, window), (-(-heads * size // 64), 1, 1), defines)
-    seen = [slice(first, position + 1)]
-    expected = attention(q.astype(np.float64), k.astype(np.float64), v.astype(np.float64), seen, scale)
-    assert np.abs(gpu.read(out).reshape(expected.shape) - expected).max() < 2e-5
+def test_decode_attention_in_rows(gpu, size, heads, kv_heads, position, window):
+    case = decode(gpu, size, heads, kv_heads, position, window)
+    groups = (-(-attended_ranges(case.context, window) // gpu.device.subgroup_size), heads)
+    found = case.run(gpu, "attend_rows", groups, 1, {}, "apart")
+    assert np.abs(found - case.expected).max() < 2e-5
+    assert np.array_equal(case.run(gpu, "attend_rows", groups, 1, {}, "here"), found)
+    gate = case.inputs[-1]
+    assert np.array_equal(case.run(gpu, "attend_rows", groups, 1, {}, "gated"), gated(gpu, found, gate))
 
-    merged, arrivals = gpu.poisoned(heads * size * 4), gpu.array(np.zeros(heads, np.uint32))
-    gate = gpu.array(rng.normal(size=heads * size).astype(np.float32) * 3)
-    for more in ({"MERGE": 1}, {"MERGE": 1, "GATED": 1}):  # the second run finds the counters as the first left them
-        gpu.dispatch(
-            variant,
-            (gpu.array(q), gpu.array(k), gpu.array(v), state, parts, sums, merged, arrivals, gate),
-            (heads, kv_heads, context, 1, scale, window),
-            groups,
-            defines | extra | more,
-        )
-        if "GATED" in more:
-            gpu.dispatch("sigmoid_mul", (out, gate), (heads * size,), (-(-heads * size // 64), 1, 1))
-        assert np.array_equal(gpu.read(merged), gpu.read(out))
+
+FEW_LANES = {"LANES": 64, "LANES_A_TOKEN": 8}  # for more heads in the shared memory of a software device
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "kv_heads", "position", "window", "changes"),
+    [
+        *((64, 9, 3, 0, 0, {}), (64, 9, 3, 62, 0, {}), (24, 3, 1, 63, 0, {}), (64, 8, 2, 64, 0, {"GATED": 1})),
+        *((128, 8, 1, 200, 0, FEW_LANES | {"HEADS": 4}), (64, 4, 4, 999, 0, {}), (128, 4, 1, 4095, 0, FEW_LANES)),
+        *((256, 2, 1, 1000, 512, FEW_LANES | {"GATED": 1}), (24, 3, 1, 300, 65, {}), (32, 2, 1, 77, 1, {})),
+        *((64, 4, 2, 199, 200, {}), (64, 2, 1, 128, 2, {}), (256, 1, 1, 5, 130, {})),
+        (16, 8, 1, 4200, 0, {"LANES": 64, "LANES_A_TOKEN": 2}),
+    ],
+)
+def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window, changes):
+    """Whoever shares a workgroup, and whichever ranges it takes: the same bits."""
+    case = decode(gpu, size, heads, kv_heads, position, window)
+    geometry = SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads)
+    defines = attend_defines(geometry, gpu.device.subgroup_size, gpu.device.shared_bytes)
+    defines |= {"HEADS": heads // kv_heads} | changes
+    kinds = ("gated",) if defines.pop("GATED", None) else ("apart", "here")
+    most, ranges = int(defines["HEADS"]), attended_ranges(case.context, window)
+    found = case.run(gpu, "attend_groups", (ranges, heads), 1, defines, "apart")
+    assert np.abs(found - case.expected).max() < 2e-5
+    behind_gate = gated(gpu, found, case.inputs[-1])
+    for shared in (count for count in range(1, most + 1) if most % count == 0):
+        for workgroups in sorted({1, min(ranges, 3), ranges}):
+            for merged in kinds:
+                same = case.run(gpu, "attend_groups", (workgroups, heads // shared), shared, defines, merged)
+                assert np.array_equal(same, behind_gate if merged == "gated" else found), (workgroups, shared, merged)
+
+
+@pytest.mark.parametrize("lanes_a_token", [1, 2])
+def test_decode_attention_where_many_tokens_share_a_subgroup(gpu, lanes_a_token):
+    case = decode(gpu, 8 * lanes_a_token, 6, 2, 200, 0)
+    defines = {"LANES": 64, "LANES_A_TOKEN": lanes_a_token, "HEADS": 3}
+    for merged in ("apart", "here"):
+        found = case.run(gpu, "attend_groups", (2, 2), 3, defines, merged)
+        assert np.abs(found - case.expected).max() < 2e-5
 
 
 def prefill_attention(gpu, variant, q, caches, state, context, window):
