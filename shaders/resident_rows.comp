@@ -155,7 +155,7 @@ float halve(float first, float second, uint mask) {
 }
 
 #define LOAD(name, row, side, block) packed_##name = load_packed(row_base(row, blocks, side), block);
-#define ADD(name) sum_##name = has_block ? BLOCK_SUM(sum_##name, packed_##name) : sum_##name;
+#define ADD(name) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
 #if SUMS == 4
 #define FOLD_SUMS \
     sum_a = halve(sum_a, sum_c, SUBGROUP_SIZE / 2u); \
@@ -245,7 +245,35 @@ float activated(float v, uint kind) {
     return silu(v);
 }
 
-void make_x_ready() {
+// What the sums of this invocation's row of a tile, or pair of rows, are added to or turned by.
+vec2 early, offset;
+#ifdef END_QKV
+uint position, done;
+#endif
+
+void load_early(uint tile) {
+    const uint own = tile * rows_a_tile + gl_LocalInvocationIndex % SUBGROUP_SIZE / SUM_LANES, kind = end & END_MASK;
+    if (kind == ROW_END_ADD) early.x = y.data[min(own, rows - 1u)];
+#ifdef END_BIAS
+    if (kind == ROW_END_BIAS) early.x = bias.data[min(own, rows - 1u)];
+#endif
+#ifdef END_QKV
+    const uint pair = min(own, rows - 1u) / 2u;
+    if (kind == ROW_END_QKV && rotated_pairs != 0u) {
+        const uint p = pair - PAIR_HEAD(pair) * head_pairs;
+        early = table.data[position * rotated_pairs + min(p, rotated_pairs - 1u)];
+    }
+#ifdef END_BIAS
+    if (kind == ROW_END_QKV && (end & END_ADDS_BIAS) != 0u) {
+        const uvec2 biased = pair_rows(pair * 2u);
+        offset = vec2(bias.data[biased.x], bias.data[biased.y]);
+    }
+#endif
+#endif
+}
+
+// and what comes early for tile `tile`
+void make_x_ready(uint tile) {
     const uint t = gl_LocalInvocationIndex;
     const bool normed = (end & END_NORM) != 0u;
     const uint quads = QUADS;
@@ -259,6 +287,7 @@ void make_x_ready() {
 #endif
     AWAIT
     [[unroll]] for (uint k = 0u; k < TURNS; ++k) v[k] = x.data[min(k * GROUP + t, quads - 1u)];
+    load_early(tile);
 #ifdef NORM
     float norm_scale = 1.0;
     if (normed) {
@@ -322,35 +351,18 @@ void kernel() {
     keep_keys = false;
     if (kind == ROW_END_HEAD) begin_head();
 #endif
-    make_x_ready();
+    early = offset = vec2(0.0);
 #ifdef END_QKV
-    uint position = 0u;
-    bool done = false;
-    if (kind == ROW_END_QKV) {
+    position = done = 0u;
+    if (kind == ROW_END_QKV) {  // of this token, in all layers: others have waited for it before
         position = state.data[STATE_POSITION];
-        done = state.data[STATE_DONE] != 0u;
+        done = state.data[STATE_DONE];
     }
 #endif
+    make_x_ready(tile);
     DECLARE_X
     for (; tile < tiles; tile += stride) {
-        const uint next_tile = tile + stride, i = lane / SUM_LANES, own = tile * rows_a_tile + i, pair = own / 2u;
-        vec2 early = vec2(0.0), offset = vec2(0.0);
-        if (kind == ROW_END_ADD) early.x = y.data[min(own, rows - 1u)];
-#ifdef END_BIAS
-        if (kind == ROW_END_BIAS) early.x = bias.data[min(own, rows - 1u)];
-#endif
-#ifdef END_QKV
-        if (kind == ROW_END_QKV && rotated_pairs != 0u) {
-            const uint p = pair - PAIR_HEAD(pair) * head_pairs;
-            early = table.data[position * rotated_pairs + min(p, rotated_pairs - 1u)];
-        }
-#ifdef END_BIAS
-        if (kind == ROW_END_QKV && (end & END_ADDS_BIAS) != 0u) {
-            const uvec2 biased = pair_rows(min(pair * 2u, rows - 2u));
-            offset = vec2(bias.data[biased.x], bias.data[biased.y]);
-        }
-#endif
-#endif
+        const uint next_tile = tile + stride, i = lane / SUM_LANES, own = tile * rows_a_tile + i;
         float total = 0.0;
         [[dont_unroll]] for (uint part = 0u; part < parts; ++part) {
             float sum_a = 0.0, sum_b = 0.0;
@@ -359,7 +371,7 @@ void kernel() {
 #endif
             for (uint from = part * SUBGROUP_SIZE; from < blocks; from += step) {
                 TAKE_X(block)
-                bool has_block = from + lane < blocks;
+                if (from + lane >= blocks) { CLEAR_X }
 #if SUMS == 4
                 const uint second = from + behind + lane, second_block = min(second, blocks - 1u);
                 if (wide) {
@@ -384,9 +396,9 @@ void kernel() {
 #if SUMS == 4
                 if (wide) {
                     block = second_block;
-                    has_block = second < blocks;
                     if (deep) {
                         TAKE_X(block)
+                        if (second >= blocks) { CLEAR_X }
                         sum_c = sum_a;
                         sum_d = sum_b;
                     }
@@ -420,7 +432,7 @@ void kernel() {
 #ifdef END_BIAS
             if ((end & END_ADDS_BIAS) != 0u) value += offset;
 #endif
-            if (i % 2u == 0u && own < rows && !done) store_pair(value, pair, early, position);
+            if (i % 2u == 0u && own < rows && done == 0u) store_pair(value, own / 2u, early, position);
             break;
         }
 #endif
@@ -432,6 +444,7 @@ void kernel() {
         default:
             if (own < rows) y.data[own] = kind == ROW_END_STORE ? total : early.x + total;
         }
+        load_early(next_tile);
     }
 #ifdef END_HEAD
     if (kind == ROW_END_HEAD) end_head();

@@ -48,7 +48,7 @@ float norm_factor() {
     barrier();
     float sum = 0.0;
     // unrolled, since loads that are used behind a loop wait for all others: NVIDIA's compiler knows them apart up to there
-    [[unroll]] for (uint first = 0u; first < BLOCKS; first += SUBGROUP_SIZE) {
+    [[unroll]] for (uint first = 0u; first < SQUARE_BLOCKS; first += SUBGROUP_SIZE) {
         const uint b = first + gl_LocalInvocationIndex % SUBGROUP_SIZE;
         if (first + SUBGROUP_SIZE <= BLOCKS || b < BLOCKS) sum += square_sums[b];
     }
