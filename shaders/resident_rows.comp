@@ -11,7 +11,8 @@
 // first, then round a workgroup's subgroups (teams).
 //
 // Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
-// NORM_BLOCKS, of those that are RMS-normed, if any are; the ENDs that there are.
+// NORM_BLOCKS, of those that are RMS-normed, if any are; MOST_SUMS; WIDE, if any has four sums or END_DEEP; the ENDs that
+// there are.
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -103,10 +104,10 @@ uint blocks;  // of 32 columns
     [[unroll]] for (uint other = 1u; other < count; ++other) if (turn == other) value = values[other];
 
 // ---- rows of a tile ----
-#ifdef PLAIN
-#define SUMS 2  // their blocks take too many registers for more
-#else
+#if defined(WIDE) && !defined(PLAIN)  // whose blocks take too many registers
 #define SUMS 4
+#else
+#define SUMS 2
 #endif
 #define SUM_LANES (SUBGROUP_SIZE / SUMS)
 
@@ -336,7 +337,7 @@ void kernel() {
 #else
     const uint step = parts * SUBGROUP_SIZE;
 #endif
-    const bool two = sums > 1u;
+    const bool two = MOST_SUMS > 1 && sums > 1u;
     if (tile < tiles) {
         LOAD(a, row.x, 0u, block)
         if (two) { LOAD(b, row.y, 1u, block) }

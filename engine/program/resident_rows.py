@@ -23,7 +23,7 @@ STORE, ADD, BIAS, GATE, GATE_GELU, QKV, HEAD = range(7)
 _NORMED, _ADDS_BIAS, _HALVES, _DEEP = 8, 16, 32, 64
 _END_DEFINES = {BIAS: "END_BIAS", GATE: "END_GATE", GATE_GELU: "END_GATE_GELU", QKV: "END_QKV", HEAD: "END_HEAD"}
 _BUFFERS = 14
-_SHAPE = struct.Struct("<3I")  # end, rows, cols: the first of the scalars
+_SHAPE = struct.Struct("<5I")  # end, rows, cols, rows a tile, sums: the first of the scalars
 _MOST_TURNS = 8  # of the workgroup over x: what an invocation has of it stays in registers
 _FEW_LOADS = {1: 1.3, 2: 1.12}  # what fewer than four blocks of a lane at once cost: fewer loads are in flight
 
@@ -111,14 +111,18 @@ def needed(ops: Iterable[Op]) -> Defines:
     defines: Defines = {}
     most: dict[str, int] = {}
     for op in ops:
-        end, _, cols = _SHAPE.unpack_from(op.push, 8 * _BUFFERS)
+        end, _, cols, _, sums = _SHAPE.unpack_from(op.push, 8 * _BUFFERS)
         kind = end & 7
         if kind in _END_DEFINES:
             defines[_END_DEFINES[kind]] = 1
         if end & _ADDS_BIAS:
             defines["END_BIAS"] = 1
-        for define in ("MOST_BLOCKS", *(("NORM_BLOCKS",) if end & _NORMED else ())):
-            most[define] = max(most.get(define, 0), -(-cols // 32))
+        if end & _DEEP or sums == 4:
+            defines["WIDE"] = 1
+        values = {"MOST_SUMS": sums, "MOST_BLOCKS": -(-cols // 32)}
+        if end & _NORMED:
+            values["NORM_BLOCKS"] = values["MOST_BLOCKS"]
+        most |= {define: max(most.get(define, 0), value) for define, value in values.items()}
     return defines | most
 
 
