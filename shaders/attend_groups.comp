@@ -113,11 +113,9 @@ void join_vector(uint vector, uint first_head, uint splits, bool wanted) {
             found[n] = sums.data[s * heads + first_head + h];
         }
         [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
-            if (from + chain + 4u * n < splits) {
-                const float factor = exp(found[n].x - tops[h]);
-                total = fma(factor, found[n].y, total);
-                value = fma(vec4(factor), loaded[n], value);
-            }
+            const float factor = from + chain + 4u * n < splits ? exp(found[n].x - tops[h]) : 0.0;
+            total = fma(factor, found[n].y, total);
+            value = fma(vec4(factor), loaded[n], value);
         }
     }
     const bool odd = (chain & 1u) != 0u, upper = (chain & 2u) != 0u;
@@ -232,27 +230,31 @@ void kernel() {
         }
         barrier();
         [[dont_unroll]] for (uint h = subgroup; h < heads_a_group; h += SUBGROUPS) {
+            const uint first_slot = t % SUBGROUP_SIZE;
             float top = LOWEST;
-            for (uint i = t % SUBGROUP_SIZE; i < SPLIT; i += SUBGROUP_SIZE) top = max(top, scores[h * SPLIT + i]);
-            [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
-            for (uint i = t % SUBGROUP_SIZE; i < SPLIT; i += SUBGROUP_SIZE) {
-                const float score = scores[h * SPLIT + i];
-                scores[h * SPLIT + i] = score == LOWEST ? 0.0 : exp(score - top);
+            [[unroll]] for (uint other = first_slot; other < AT_ONCE; other += SUBGROUP_SIZE) {
+                [[unroll]] for (uint s = 0u; s < STEPS; ++s) top = max(top, scores[h * SPLIT + other * STEPS + s]);
             }
-            if (t % SUBGROUP_SIZE == 0u) tops[h] = top;
+            [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
+            if (first_slot == 0u) tops[h] = top;
+            [[unroll]] for (uint other = first_slot; other < AT_ONCE; other += SUBGROUP_SIZE) {
+                float sum = 0.0;
+                [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                    const float score = scores[h * SPLIT + other * STEPS + s], weight = score == LOWEST ? 0.0 : exp(score - top);
+                    scores[h * SPLIT + other * STEPS + s] = weight;
+                    sum += weight;
+                }
+                [[unroll]] for (uint m = 1u; m < TOKENS_A_SUBGROUP; m *= 2u) sum += subgroupShuffleXor(sum, m);
+                if (other % TOKENS_A_SUBGROUP == 0u) totals[h * SUBGROUPS + other / TOKENS_A_SUBGROUP] = sum;
+            }
         }
         barrier();
 #ifndef RESIDENT
         TAKE_VALUES
 #endif
         [[dont_unroll]] for (uint h = 0u; h < heads_a_group; ++h) {
-            float weights[STEPS], sum = 0.0;
-            [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-                weights[s] = scores[h * SPLIT + slot * STEPS + s];
-                sum += weights[s];
-            }
-            [[unroll]] for (uint m = LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) sum += subgroupShuffleXor(sum, m);
-            if (t % SUBGROUP_SIZE == 0u) totals[h * SUBGROUPS + subgroup] = sum;
+            float weights[STEPS];
+            [[unroll]] for (uint s = 0u; s < STEPS; ++s) weights[s] = scores[h * SPLIT + slot * STEPS + s];
             [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
                 float acc[8];
                 [[unroll]] for (uint i = 0u; i < 8u; ++i) {
@@ -281,24 +283,29 @@ void kernel() {
             }
         }
         barrier();
-        [[dont_unroll]] for (uint item = t; item < heads_a_group * HEAD_DIM; item += LANES) {
-            const uint h = item / HEAD_DIM, dim = item % HEAD_DIM;
+        [[dont_unroll]] for (uint item = t; item < heads_a_group * HEAD_DIM / 2u; item += LANES) {
+            const uint h = item * 2u / HEAD_DIM, dim = item * 2u % HEAD_DIM;
             const uint at = h * PART_VECTORS + dim / 4u % 2u * HALF_VECTORS + dim / 8u;
-            float value = parts[at][dim % 4u];
-            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) value += parts[g * HEADS * PART_VECTORS + at][dim % 4u];
-            const uint place = (first_head + h) * HEAD_DIM + dim;
+            vec2 value = vec2(parts[at][dim % 4u], parts[at][dim % 4u + 1u]);
+            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
+                value += vec2(parts[g * HEADS * PART_VECTORS + at][dim % 4u], parts[g * HEADS * PART_VECTORS + at][dim % 4u + 1u]);
+            }
             float total = 0.0;
             if (dim == 0u || splits == 1u) {
                 total = totals[h * SUBGROUPS];
                 [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[h * SUBGROUPS + g];
             }
+            const uint place = (first_head + h) * HEAD_DIM + dim;
 #ifdef MERGE
             if (splits == 1u) {  // what joining a single range gives, to the bit
-                write_merged(place, value, total);
+                write_merged(place, value.x, total);
+                write_merged(place + 1u, value.y, total);
                 continue;
             }
 #endif
-            result.data[range * heads * HEAD_VECTORS + place / 4u][place % 4u] = value;
+            const uint vector = range * heads * HEAD_VECTORS + place / 4u;
+            result.data[vector][place % 4u] = value.x;
+            result.data[vector][place % 4u + 1u] = value.y;
             if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(tops[h], total);
         }
     }
