@@ -33,12 +33,18 @@ class KernelClock:
     device_ns: float
     deviation_ns: float
 
+    @property
+    def longest_ns(self) -> float:
+        """How long a program's kernels may take for ``relative`` to order their stamps."""
+        return (1 << self.bits) * 7 / 8 * self.tick_ns
+
     def relative(self, ticks: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Ticks after the first element's, within half the clock's range before or after it."""
+        """Ticks after the first element's, from an eighth of the clock's range before it to seven eighths after it."""
         difference = ticks - ticks.flat[0]
         if self.bits == 64:
             return difference.view(np.int64)
-        return difference.astype(np.uint32).view(np.int32).astype(np.int64)
+        before = 1 << 29
+        return (difference + np.uint64(before)).astype(np.uint32).astype(np.int64) - before
 
     def to_device_ns(self, ticks: int, near_ns: float) -> float:
         """Device time of a kernel's ``ticks``, which were read within half the clock's range of ``near_ns``."""

@@ -51,7 +51,8 @@ class TokenClock:
         exposed_us = (idle_us or 0.0) if queued_before else (step.submitted_ns - self._free_ns) / 1e3
         kernels_us = bubbles_us = edges_us = pieces_us = None
         stamped = None
-        if step.stamped is not None and self._clock is not None:
+        # stamps of a token too long for the clock's range tell nothing
+        if step.stamped and self._clock and step.gpu_end_ns - step.gpu_start_ns < self._clock.longest_ns:
             pieces = [op.piece for op in step.program.ops]
             spans_ns = step.stamped.spans_ns(self._clock)
             kernels_us, bubbles_us, pieces_us = account(spans_ns, pieces)

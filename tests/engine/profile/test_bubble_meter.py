@@ -1,6 +1,6 @@
 """The bubble meter on programs of known shape: it must order and size them rightly.
 
-Every statement compares programs with each other, with room for a busy machine; each needs one good try of four.
+Every statement compares programs with each other, with room for a busy machine; each needs one good try of twenty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.shader_path import shader_root
 from tests.engine.gpu import Gpu
 
-TRIES = 4
+TRIES = 20
 SHORT, LONG = 50, 5000  # rounds of the spin kernel
 SETTINGS = Settings("reuse", (), "every")
 

@@ -27,6 +27,7 @@ ROW_KERNEL_MODES = tuple(mode for mode in MODES if mode != "persistent")
 @pytest.fixture(scope="module")
 def engine(tiny_path: Path) -> Iterator[Engine]:
     with Engine.open(tiny_path) as opened:
+        opened.warm_up()  # a kernel that is compiled in a token may last longer than 32 bits of its clock
         opened.stamp_every = STAMP_EVERY
         opened.request_stamps()
         yield opened

@@ -32,6 +32,16 @@ def test_a_stamp_lies_between_the_timestamps_of_its_buffer(gpu: Gpu) -> None:
         assert start_ns - clock.deviation_ns <= stamp_ns <= end_ns + clock.deviation_ns
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("first", [0, 5, 1 << 31, (1 << 32) - 1])
+def test_stamps_are_ordered_across_the_wrap(bits: int, first: int) -> None:
+    clock = KernelClock(1.0, bits, ticks=0, device_ns=0.0, deviation_ns=0.0)
+    assert clock.longest_ns > 3.7e9
+    after = [0, 40, -400_000_000, 2_200_000_000, 3_700_000_000]
+    ticks = np.array([(first + ticks) % (1 << bits) for ticks in after], np.uint64)
+    assert clock.relative(ticks).tolist() == after
+
+
 @pytest.mark.parametrize(("bits", "tick_ns"), [(32, 1.0), (64, 1.0), (64, 31.25), (32, 10.0)])
 def test_any_later_stamp_is_placed(bits: int, tick_ns: float) -> None:
     clock = KernelClock(tick_ns, bits, ticks=4_000_000_000, device_ns=5e9, deviation_ns=0.0)
