@@ -13,10 +13,16 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 _PAIRS = ("llama", "smollm3")  # whose GGUF files have RoPE turn (2i, 2i + 1); the others' halves
 
 
-def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]] = np.float64) -> Array:
+def logits(
+    path: str | Path,
+    ids: Sequence[int],
+    kv_type: type[np.floating[Any]] = np.float64,
+    weight_type: type[np.floating[Any]] = np.float64,
+) -> Array:
     """Next-token logits after each of ``ids``, (len(ids), vocabulary) float64.
 
-    Weights are dequantised by gguf; nothing else is rounded but keys and values, to ``kv_type``. Reads the file
+    Weights are dequantised by gguf; nothing else is rounded but keys and values, to ``kv_type``, and the layers'
+    matrices, to ``weight_type``. Reads the file
     with gguf's own reader, so that it shares no code with the engine. Terms that only some architectures have (biases,
     norms) are there where their tensors are.
     """
@@ -34,7 +40,9 @@ def logits(path: str | Path, ids: Sequence[int], kv_type: type[np.floating[Any]]
 
     def weight(name: str) -> Array:
         tensor = tensors[name if name.endswith(".bias") else f"{name}.weight"]
-        return gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        in_layer = name.startswith("blk.") and values.ndim == 2
+        return values.astype(weight_type if in_layer else np.float64).astype(np.float64)
 
     heads, kv_heads = setting("attention.head_count"), setting("attention.head_count_kv")
     eps = setting("attention.layer_norm_rms_epsilon")

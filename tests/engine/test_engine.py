@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
 from engine import FUSION_PASSES, MODES, Engine, Sampling
-from tests.engine import llama_reference
 from tests.engine.tiny_model import write_tiny_llama
 from tests.engine.tiny_runs import GREEDY, random_ids, take_mode
-from tests.engine.tolerance import tolerance
+from tests.engine.tolerance import assert_greedy, assert_logits
 from tests.flipping import generate
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 50])
 def test_prefill_logits(engine, tiny_path, count):
     ids = random_ids(count)
-    expected = llama_reference.logits(tiny_path, ids, np.float16)[-1]
-    assert np.abs(engine.session().prefill(ids) - expected).max() < tolerance(engine) * np.abs(expected).max()
+    assert_logits(engine, tiny_path, ids, [engine.session().prefill(ids)])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -32,10 +29,7 @@ def test_decode_follows_the_reference_token_by_token(engine, tiny_path, mode, ba
     session = engine.session()
     session.prefill(prompt)
     ids = [token.id for token in session.generate(GREEDY, max_tokens=12, ignore_eos=True)]
-    expected = llama_reference.logits(tiny_path, prompt + ids, np.float16)[len(prompt) - 1 :]
-    for index, id in enumerate(ids):
-        best = expected[index].max()
-        assert expected[index][id] > best - tolerance(engine) * np.abs(expected[index]).max()
+    assert_greedy(engine, tiny_path, prompt, ids)
     assert session.ids == prompt + ids[:-1]
 
 
@@ -47,10 +41,8 @@ def test_other_shapes(tmp_path, options):
     path = tmp_path / "model.gguf"
     write_tiny_llama(path, **options)
     ids = random_ids(21)
-    expected = llama_reference.logits(path, ids, np.float16)
     with Engine.open(path) as opened:
-        session = opened.session()
-        assert np.abs(session.prefill(ids[:20]) - expected[19]).max() < tolerance(opened) * np.abs(expected).max()
+        assert_logits(opened, path, ids, [opened.session().prefill(ids)])
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.8, top_p=0.95, seed=7)])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
 from engine import FUSION_PASSES, Engine, Sampling
-from tests.engine import llama_reference
 from tests.engine.test_engine import random_ids
 from tests.engine.tiny_model import write_tiny_llama
-from tests.engine.tolerance import tolerance
+from tests.engine.tolerance import assert_greedy, assert_logits
 
 # the stack of q, k and v breaks in two places; gate and up are no pair in the first
 MIXES = {
@@ -45,14 +43,11 @@ def test_mixed_types(tmp_path, mix, row_kernels):
                 logits = session.prefill(prompt)
                 tokens = session.generate(Sampling(temperature=1.5, top_p=1.0, seed=5), 12, ignore_eos=True)
                 found[mode, fusion] = [token.id for token in tokens]
-        expected = llama_reference.logits(path, prompt, np.float16)[-1]
-        assert np.abs(logits - expected).max() < tolerance(engine) * np.abs(expected).max()
+        assert_logits(engine, path, prompt, [logits])
         ids = found["reuse", ()]
         assert all(one == ids for one in found.values()), found
         # decode's logits: of one token after a prompt of one
         session = engine.session()
         session.prefill(ids[:1])
         following = [token.id for token in session.generate(Sampling(temperature=0.0), 8, ignore_eos=True)]
-        expected = llama_reference.logits(path, ids[:1] + following, np.float16)
-        for logits, id in zip(expected, following, strict=False):
-            assert logits[id] > logits.max() - tolerance(engine) * np.abs(logits).max()
+        assert_greedy(engine, path, ids[:1], following)
