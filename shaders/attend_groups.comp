@@ -99,12 +99,13 @@ void find_tops(uint first_head, uint splits) {
 }
 
 // Joins the ranges, in the order and with the roundings of attend_merge.glsl: four lanes have a vector's four sums, and
-// each ends with one of its numbers. `vector` is one of those of the workgroup's heads.
-void join_vector(uint vector, uint first_head, uint splits, bool wanted) {
+// each ends with one of its numbers. `vector` is one of the workgroup's heads', or none.
+void join_vector(uint vector, uint first_head, uint splits) {
     const uint chain = gl_LocalInvocationIndex % 4u, h = vector / HEAD_VECTORS, at = first_head * HEAD_VECTORS + vector;
     vec4 value = vec4(0.0);
     float total = 0.0;
-    [[dont_unroll]] for (uint from = 0u; from < splits; from += 4u * IN_FLIGHT) {
+    const bool ours = h < heads_a_group;
+    [[dont_unroll]] for (uint from = ours ? 0u : splits; from < splits; from += 4u * IN_FLIGHT) {
         vec4 loaded[IN_FLIGHT];
         vec2 found[IN_FLIGHT];
         [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
@@ -126,7 +127,7 @@ void join_vector(uint vector, uint first_head, uint splits, bool wanted) {
     pair.y += subgroupShuffleXor(given.y, 1u);
     total += subgroupShuffleXor(total, 2u);
     const float own = (upper ? pair.y : pair.x) + subgroupShuffleXor(upper ? pair.x : pair.y, 2u);
-    if (wanted) write_merged(at * 4u + (odd ? 2u : 0u) + (upper ? 1u : 0u), own, total);
+    if (ours) write_merged(at * 4u + (odd ? 2u : 0u) + (upper ? 1u : 0u), own, total);
 }
 
 void merge(uint first_head, uint splits) {
@@ -134,9 +135,9 @@ void merge(uint first_head, uint splits) {
     find_tops(first_head, splits);
     barrier();
 #if HEADS * HEAD_DIM > LANES
-    for (uint base = 0u; base < count; base += LANES) join_vector(min(base + t, count - 1u) / 4u, first_head, splits, base + t < count);
+    for (uint base = 0u; base < count; base += LANES) join_vector((base + t) / 4u, first_head, splits);
 #else
-    join_vector(min(t, count - 1u) / 4u, first_head, splits, t < count);
+    join_vector(t / 4u, first_head, splits);
 #endif
 }
 #endif
