@@ -7,12 +7,12 @@
 
 layout(local_size_x = TEAMS * LANES) in;
 
-BUFFER(0, readonly, GateQuants, QUANT_ELEMENT, gate_quants)
-BUFFER(1, readonly, GateScales, SCALE_ELEMENT, gate_scales)
-BUFFER(2, readonly, UpQuants, QUANT_ELEMENT, up_quants)
-BUFFER(3, readonly, UpScales, SCALE_ELEMENT, up_scales)
-BUFFER(4, readonly, X, vec4, x)
-BUFFER(5, readonly, Norm, vec4, norm)
+BUFFER(0, FIXED, GateQuants, QUANT_ELEMENT, gate_quants)
+BUFFER(1, FIXED, GateScales, SCALE_ELEMENT, gate_scales)
+BUFFER(2, FIXED, UpQuants, QUANT_ELEMENT, up_quants)
+BUFFER(3, FIXED, UpScales, SCALE_ELEMENT, up_scales)
+BUFFER(4, FIXED, X, vec4, x)
+BUFFER(5, FIXED, Norm, vec4, norm)
 BUFFER(6, writeonly, Y, float, y)
 PUSH_BEGIN
     ADDRESS(GateQuants, gate_quants)

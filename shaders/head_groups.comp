@@ -11,13 +11,13 @@
 
 layout(local_size_x = TEAMS * LANES) in;
 
-BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
-BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
-BUFFER(2, readonly, X, vec4, x)
-BUFFER(3, readonly, Norm, vec4, norm)
+BUFFER(0, FIXED, Quants, QUANT_ELEMENT, quants)
+BUFFER(1, FIXED, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, FIXED, X, vec4, x)
+BUFFER(3, FIXED, Norm, vec4, norm)
 BUFFER(4, writeonly, Y, float, y)
-BUFFER(5, readonly, Step, uint, step_params)
-BUFFER(6, readonly, State, uint, state)
+BUFFER(5, FIXED, Step, uint, step_params)
+BUFFER(6, FIXED, State, uint, state)
 BUFFER(7, writeonly, Scratch, uint, scratch)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
@@ -39,21 +39,23 @@ PUSH_END
 #define SCALE_VECTOR(base, i) scales.data[i]
 #define SUMS ROWS
 #include "dequant.glsl"
-#include "row_products.glsl"
 
 #define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
 
 shared uint history[HISTORY_IDS];
+shared bool keep_keys;
+#define PREPARE_END \
+    if (gl_LocalInvocationIndex == 0u) keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0; \
+    if (penalty != 1.0) { \
+        for (uint i = gl_LocalInvocationIndex; i < HISTORY_IDS; i += GROUP) history[i] = state.data[STATE_HISTORY + i]; \
+    }
+
+#include "row_products.glsl"
 
 void kernel() {
     const uint t = gl_LocalInvocationIndex, lane = TEAM_LANE;
     const uint part = FIRST_TILE(gl_WorkGroupID.x), parts = gl_NumWorkGroups.x * TEAMS;  // one a team
     const float penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
-    const bool keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0;
-    if (penalty != 1.0) {
-        for (uint i = t; i < HISTORY_IDS; i += GROUP) history[i] = state.data[STATE_HISTORY + i];
-        barrier();
-    }
     uint best_key = 0u, best_id = NO_ID;
     BEGIN_TILES
         if (has_row) {

@@ -10,16 +10,16 @@
 
 layout(local_size_x = TEAMS * LANES) in;
 
-BUFFER(0, readonly, Quants, QUANT_ELEMENT, quants)
-BUFFER(1, readonly, Scales, SCALE_ELEMENT, scales)
-BUFFER(2, readonly, X, vec4, x)
-BUFFER(3, readonly, Norm, vec4, norm)
+BUFFER(0, FIXED, Quants, QUANT_ELEMENT, quants)
+BUFFER(1, FIXED, Scales, SCALE_ELEMENT, scales)
+BUFFER(2, FIXED, X, vec4, x)
+BUFFER(3, FIXED, Norm, vec4, norm)
 BUFFER(4, writeonly, Q, float, q)
-BUFFER(5, readonly, Table, vec2, table)
+BUFFER(5, FIXED, Table, vec2, table)
 BUFFER(6, READWRITE, KCache, float16_t, k_cache)
 BUFFER(7, READWRITE, VCache, float16_t, v_cache)
-BUFFER(8, readonly, State, uint, state)
-BUFFER(9, readonly, Bias, float, bias)
+BUFFER(8, FIXED, State, uint, state)
+BUFFER(9, FIXED, Bias, float, bias)
 PUSH_BEGIN
     ADDRESS(Quants, quants)
     ADDRESS(Scales, scales)
@@ -89,17 +89,18 @@ void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
 #define LOAD_BIAS(tile)
 #endif
 
+shared uint finished;
+#define PREPARE_END if (gl_LocalInvocationIndex == 0u) finished = state.data[STATE_DONE];
 #define PREFETCH(tile) \
-    angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position); \
+    angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position ^ uint(zero)); \
     LOAD_BIAS(tile)
 #include "row_products.glsl"
 
 void kernel() {
     vec2 angle = vec2(0.0), offset = vec2(0.0);
     const uint position = state.data[STATE_POSITION];
-    const bool done = state.data[STATE_DONE] != 0u;
     BEGIN_TILES
-        if (has_row && OUT_ROW % 2u == 0u && !done) {
+        if (has_row && OUT_ROW % 2u == 0u && finished == 0u) {
             vec2 value = vec2(row_total(OUT_ROW), row_total(OUT_ROW + 1u));
 #ifdef BIAS
             value += offset;

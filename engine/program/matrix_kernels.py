@@ -28,7 +28,7 @@ MOST_GROUPS = 65535  # a dimension, all that the specification guarantees
 _TOKENS_A_TILE = {True: 16, False: 64}  # by "software device"
 _ROWS_A_TILE = {True: 8, False: 64}
 TO_FLOAT16_DEFINES: Defines = {"LANES": 256, "X_PARTS": X_PARTS}
-ROW_DEFINES = ("COLS", "LANES", "TEAMS", "ROWS", "STAGE_BLOCKS", "ONE_TURN", "PIPELINED")  # as row_defines names them
+ROW_DEFINES = ("COLS", "LANES", "TEAMS", "ROWS", "STAGE_BLOCKS", "ONE_TURN")  # as row_defines names them
 _OPERATIONS = ("matvec", "gate_up", "qkv", "head", "matmul", "embed")
 _ENDINGS = {"add": "ADD", "bias": "BIAS", "gelu": "GELU"}  # of uses, and the define that says so to a kernel
 # what can be done part by part: a result's rows are written, or one row of a table is read
@@ -119,11 +119,8 @@ def row_defines(
     defines: Defines = {
         "COLS": cols, "LANES": team, "TEAMS": divided.teams, "ROWS": divided.rows, "STAGE_BLOCKS": stage,
     }  # fmt: skip
-    one_turn = divided.is_one_turn(rows)
-    if one_turn:
+    if divided.is_one_turn(rows):
         defines["ONE_TURN"] = 1
-    if not one_turn or cols > 32 * team:
-        defines["PIPELINED"] = 1
     return defines
 
 

@@ -19,7 +19,7 @@ from engine.vulkan.shaders import compile_generated, compile_glsl, expand
 if TYPE_CHECKING:
     from engine.program.tuning import RowTuning
 
-_ACCESS = "readonly|writeonly|READWRITE|COHERENT"
+_ACCESS = "readonly|writeonly|READWRITE|COHERENT|FIXED"
 _BUFFER = re.compile(rf"^\s*BUFFER\((\d+),\s*({_ACCESS}),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
 _PUSH = re.compile(r"^PUSH_BEGIN$(.*?)^PUSH_END$", re.MULTILINE | re.DOTALL)
 _SCALAR = re.compile(r"^\s*(uint|int|float)\s+\w+;", re.MULTILINE)
@@ -53,7 +53,7 @@ class Kernel:
         push = _PUSH.search(source)
         scalars = _SCALAR.findall(push.group(1)) if push else []
         self.reads = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "writeonly")
-        self.writes = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "readonly")
+        self.writes = tuple(i for i, (_, access, _) in enumerate(buffers) if access not in ("readonly", "FIXED"))
         layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind in scalars))
         self.pack: Callable[..., bytes] = layout.pack
         self.push_bytes = layout.size + (8 if stamped else 0)

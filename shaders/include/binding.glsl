@@ -1,7 +1,8 @@
 // How a kernel names its buffers, once for two builds: by default their addresses arrive in push constants;
 // with DESCRIPTORS they are storage buffers of set 0, which the validation layer can follow.
 //
-//   BUFFER(0, readonly, Weights, uvec4, weights)     binding, access (readonly, writeonly, READWRITE, COHERENT), type, element, name
+//   BUFFER(0, readonly, Weights, uvec4, weights)     binding, access, type, element, name
+//                                                    (access: readonly, writeonly, READWRITE, COHERENT, FIXED)
 //   PUSH_BEGIN
 //       ADDRESS(Weights, weights)                    every buffer, in binding order, first
 //       uint rows;                                   then scalars: uint, int or float, one a line
@@ -18,8 +19,17 @@
 #extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_scalar_block_layout : require
 
-#define READWRITE
-#define COHERENT coherent  // read and written, by other workgroups of the same dispatch too
+#ifdef RESIDENT
+#define ALONE  // RESIDENT_<slot> says it
+#else
+#define ALONE restrict
+#endif
+#define ACCESS_readonly ALONE readonly
+#define ACCESS_writeonly ALONE writeonly
+#define ACCESS_READWRITE ALONE
+#define ACCESS_COHERENT ALONE coherent  // read and written, by other workgroups of the same dispatch too
+// Only read, but the compiler does not know: else it may move a load behind a barrier, to where its value is used.
+#define ACCESS_FIXED
 
 #ifdef RESIDENT
 #define AWAIT walk_wait();
@@ -29,16 +39,16 @@
 
 #if defined(RESIDENT)
 #define BUFFER(slot, access, Type, Element, name) \
-    layout(buffer_reference, std430, buffer_reference_align = 16) RESIDENT_##slot access buffer Type { Element data[]; };
+    layout(buffer_reference, std430, buffer_reference_align = 16) RESIDENT_##slot ACCESS_##access buffer Type { Element data[]; };
 #define ADDRESS(Type, name) Type name;
 #define BUFFER_ADDRESS(name) name##_buffer  // as uvec2, to be kept
 #elif defined(DESCRIPTORS)
 #define BUFFER(slot, access, Type, Element, name) \
-    layout(set = 0, binding = slot, std430) restrict access buffer Type { Element data[]; } name;
+    layout(set = 0, binding = slot, std430) ACCESS_##access buffer Type { Element data[]; } name;
 #define ADDRESS(Type, name) uvec2 name##_address;
 #else
 #define BUFFER(slot, access, Type, Element, name) \
-    layout(buffer_reference, std430, buffer_reference_align = 16) restrict access buffer Type { Element data[]; };
+    layout(buffer_reference, std430, buffer_reference_align = 16) ACCESS_##access buffer Type { Element data[]; };
 #define ADDRESS(Type, name) Type name;
 #endif
 

@@ -7,10 +7,14 @@
 //
 // The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
-// With PIPELINED, for kernels of several turns, half of a tile's rows are always on their way: a turn asks for its second
-// half, multiplies the first, asks for the next turn's first half, multiplies the second. NVIDIA's compiler has a warp
-// wait for all loads together that are used in another turn of a loop than they were asked for in; so only one half is.
-// With ONE_TURN a team has one tile at most and there is no loop, so that it need not wait for all rows before the first.
+// Half of a tile's rows are always on their way: a turn asks for its second half, multiplies the first, asks for the next
+// turn's first half, multiplies the second. NVIDIA's compiler has a warp wait for all loads together that are used in
+// another turn of a loop than they were asked for in; so only one half is. With ONE_TURN a team has one tile at most and
+// there is no loop.
+//
+// Left alone, that compiler also asks for weights just before it uses them, to need fewer registers, and for the first
+// ones when it has waited for x. ASKED stands behind loads that must not come later: a barrier, and a zero (rows < 2^31)
+// that is not known before shared memory was read behind it, and without which what follows cannot begin.
 //
 // Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 16 and to SUBGROUP_SIZE. They have x
 // (vec4), norm (vec4; the RMS norm's weights, with NORM), and the push constants inverse_width and eps.
@@ -28,6 +32,10 @@
 #define OUT_SLOT (TEAM_LANE / ROWS)
 #define OUT_ROW (TEAM_LANE % ROWS)
 shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
+#define OWN_PART ((TEAM * SLOTS * SUBGROUPS + TEAM_LANE / SUBGROUP_SIZE) * SUMS)
+#define ASKED \
+    subgroupBarrier(); \
+    zero = floatBitsToInt(row_parts[OWN_PART]) & int(rows >> 31);
 #include "block_products.glsl"
 #include "block_x.glsl"
 
@@ -97,8 +105,12 @@ float row_total(uint i) {
 // BEGIN_TILES ... END_TILES enclose what is done with the sums: for lanes with `has_row`, row_total(OUT_ROW) is row
 // ROW_OF(tile, OUT_ROW), and row_total(ROWS + OUT_ROW) that of the second tensor. The tile is the lane's own: SLOTS
 // tiles meet there at once. PREFETCH(tile) loads early what they need for that, even where there is no such tile.
+// PREPARE_END is done once, before x is made ready.
 #ifndef PREFETCH
 #define PREFETCH(tile)
+#endif
+#ifndef PREPARE_END
+#define PREPARE_END
 #endif
 #define TILE_COUNT ((rows + ROWS - 1u) / ROWS)
 #define FIRST_TILE(group) ((group) * TEAMS + TEAM)
@@ -123,10 +135,10 @@ float row_total(uint i) {
 #endif
 
 // x, which the kernel before wrote, comes first where it is there; where it is awaited, the weights travel meanwhile
-#ifdef PIPELINED
-#define EACH_EARLY EACH_FIRST
-#else
+#if defined(ONE_TURN) && (COLS + 31) / 32 <= LANES
 #define EACH_EARLY EACH_SUM
+#else
+#define EACH_EARLY EACH_FIRST
 #endif
 #ifdef RESIDENT
 #define LOAD_ALL EACH_EARLY(LOAD_ROW) LOAD_NORM AWAIT LOAD_X
@@ -139,9 +151,13 @@ float row_total(uint i) {
     DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
     uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u), filled = 0u, first_group = gl_WorkGroupID.x; \
+    int zero; \
     LOAD_ALL \
+    ASKED \
     PREFETCH(OWN_TILE) \
+    PREPARE_END \
     PREPARE_CODES \
+    HOLD_ALL_X \
     PREPARE_X
 
 #ifdef ONE_TURN
@@ -165,48 +181,36 @@ float row_total(uint i) {
     first_group = group + gl_NumWorkGroups.x; \
     filled = 0u;
 
-// The products of a lane's block, and the loads of what comes next: tile `next_tile`, block `next_block`. Where nothing
-// does, what is at hand is asked for again: a branch would part the loads from the products that hide them.
-#ifdef PIPELINED
-#define MULTIPLY \
-    EACH_SECOND(LOAD_ROW) \
-    EACH_FIRST(ADD_ROW) \
-    loaded = next_tile; \
-    EACH_FIRST(LOAD_NEXT) \
-    EACH_SECOND(ADD_ROW)
-#else
-#define MULTIPLY \
-    EACH_SUM(ADD_ROW) \
-    loaded = next_tile; \
-    if (more) { EACH_SUM(LOAD_NEXT) }
-#endif
-
-#if (COLS + 31) / 32 <= LANES
-// a lane has one block, whose x stays in registers
+#if defined(ONE_TURN) && (COLS + 31) / 32 <= LANES
 #define BEGIN_TILES \
     BEGIN_ROWS \
-    TAKE_X(block) \
-    CLEAR_SURPLUS(0u) \
     EACH_GROUP { \
+        TAKE_X(block) \
+        CLEAR_SURPLUS(0u) \
         EACH_SUM(CLEAR_ROW) \
-        const bool more = HAS_MORE_TILES; \
-        const uint next_block = block, next_tile = more ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
-        MULTIPLY \
+        EACH_SUM(ADD_ROW) \
         FINISH_TILE
 #else
+// Where nothing comes next, what is at hand is asked for again: a branch would part the loads from the products that hide
+// them.
 #define BEGIN_TILES \
     BEGIN_ROWS \
     EACH_GROUP { \
         EACH_SUM(CLEAR_ROW) \
         for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
+            EACH_SECOND(LOAD_ROW) \
             STAGE_CHUNK(chunk) \
+            ASKED \
             TAKE_X(block - STAGE_START(chunk)) \
             CLEAR_SURPLUS(chunk) \
+            EACH_FIRST(ADD_ROW) \
             const bool last_chunk = chunk + 1u == CHUNKS; \
-            const bool more_tiles = HAS_MORE_TILES, more = !last_chunk || more_tiles; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
-            const uint next_tile = last_chunk && more_tiles ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
-            MULTIPLY \
+            if (last_chunk && HAS_MORE_TILES) loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
+            EACH_FIRST(LOAD_NEXT) \
+            ASKED \
+            HOLD_X \
+            EACH_SECOND(ADD_ROW) \
             block = next_block; \
         } \
         FINISH_TILE
