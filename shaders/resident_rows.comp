@@ -4,15 +4,15 @@
 // record here, so that a joined kernel has the code of a product once. A row is a subgroup's. Where `parts` subgroups share
 // one there, a subgroup does here what each of them does, one after another, which gives the same bits.
 //
-// A tile is `rows_a_tile` rows of each tensor, `sums` in all (1, 2 or 4): neighbouring rows, rows of gate and up by turns,
-// or pairs of dimensions. Of the four blocks that a lane has at hand, two (a, b) are always on their way from one turn to
-// the next, two (c, d) are asked for in the turn that multiplies them (row_products.glsl says why). They are blocks of
-// four rows, or with END_DEEP of the same one or two rows, c and d a chunk behind a and b. Tiles go round the workgroups
-// first, then round a workgroup's subgroups (teams).
+// A tile is `rows_a_tile` rows of each tensor, `sums` in all (2 or 4): neighbouring rows, rows of gate and up by turns, or
+// pairs of dimensions. Of the four blocks that a lane has at hand, two (a, b) are always on their way from one turn to the
+// next, two (c, d) are asked for in the turn that multiplies them (row_products.glsl says why). They are blocks of four
+// rows, or with END_DEEP of the same two rows, c and d a chunk behind a and b. A turn has no branch: NVIDIA's compiler
+// tells loads apart only within a basic block. Tiles go round the workgroups first, then round a workgroup's subgroups
+// (teams).
 //
 // Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
-// NORM_BLOCKS, of those that are RMS-normed, if any are; MOST_SUMS; WIDE, if any has four sums or END_DEEP; the ENDs that
-// there are.
+// NORM_BLOCKS, of those that are RMS-normed, if any are; WIDE, if any has four sums or END_DEEP; the ENDs that there are.
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -332,15 +332,14 @@ void kernel() {
     Packed packed_a = no_block(), packed_b = no_block();
 #if SUMS == 4
     Packed packed_c = no_block(), packed_d = no_block();
-    const bool deep = (end & END_DEEP) != 0u, wide = deep || sums > 2u;
+    const bool deep = (end & END_DEEP) != 0u;
     const uint behind = deep ? parts * SUBGROUP_SIZE : 0u, step = parts * SUBGROUP_SIZE + behind;
 #else
     const uint step = parts * SUBGROUP_SIZE;
 #endif
-    const bool two = MOST_SUMS > 1 && sums > 1u;
     if (tile < tiles) {
         LOAD(a, row.x, 0u, block)
-        if (two) { LOAD(b, row.y, 1u, block) }
+        LOAD(b, row.y, 1u, block)
     }
 #ifdef CODEBOOK
     fill_code_bytes();  // a barrier follows
@@ -364,8 +363,10 @@ void kernel() {
     DECLARE_X
     for (; tile < tiles; tile += stride) {
         const uint next_tile = tile + stride, i = lane / SUM_LANES, own = tile * rows_a_tile + i;
+        const uvec4 next_row = tile_rows(next_tile < tiles ? next_tile : tile);
         float total = 0.0;
         [[dont_unroll]] for (uint part = 0u; part < parts; ++part) {
+            const uint next_part = part + 1u < parts && (part + 1u) * SUBGROUP_SIZE < blocks ? part + 1u : 0u;
             float sum_a = 0.0, sum_b = 0.0;
 #if SUMS == 4
             float sum_c = 0.0, sum_d = 0.0;
@@ -375,41 +376,27 @@ void kernel() {
                 if (from + lane >= blocks) { CLEAR_X }
 #if SUMS == 4
                 const uint second = from + behind + lane, second_block = min(second, blocks - 1u);
-                if (wide) {
-                    LOAD(c, row.z, 0u, second_block)
-                    if (two) { LOAD(d, row.w, 1u, second_block) }
-                }
+                LOAD(c, row.z, 0u, second_block)
+                LOAD(d, row.w, 1u, second_block)
 #endif
                 // where nothing is next, what is at hand is asked for again
-                uint next = from + step;
-                if (next >= blocks) {
-                    next = (part + 1u) * SUBGROUP_SIZE;
-                    if (part + 1u == parts || next >= blocks) {
-                        next = 0u;
-                        row = tile_rows(next_tile < tiles ? next_tile : tile);
-                    }
-                }
-                const uint next_block = min(next + lane, blocks - 1u);
+                const bool ends = from + step >= blocks;
+                const uint next_block = min((ends ? next_part * SUBGROUP_SIZE : from + step) + lane, blocks - 1u);
+                row = ends && next_part == 0u ? next_row : row;
                 ADD(a)
-                if (two) { ADD(b) }
+                ADD(b)
                 LOAD(a, row.x, 0u, next_block)
-                if (two) { LOAD(b, row.y, 1u, next_block) }
+                LOAD(b, row.y, 1u, next_block)
 #if SUMS == 4
-                if (wide) {
-                    block = second_block;
-                    if (deep) {
-                        TAKE_X(block)
-                        if (second >= blocks) { CLEAR_X }
-                        sum_c = sum_a;
-                        sum_d = sum_b;
-                    }
-                    ADD(c)
-                    if (two) { ADD(d) }
-                    if (deep) {
-                        sum_a = sum_c;
-                        sum_b = sum_d;
-                    }
-                }
+                block = second_block;
+                TAKE_X(block)
+                if (second >= blocks) { CLEAR_X }
+                sum_c = deep ? sum_a : sum_c;
+                sum_d = deep ? sum_b : sum_d;
+                ADD(c)
+                ADD(d)
+                sum_a = deep ? sum_c : sum_a;
+                sum_b = deep ? sum_d : sum_b;
 #endif
                 block = next_block;
             }

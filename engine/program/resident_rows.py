@@ -25,7 +25,7 @@ _END_DEFINES = {BIAS: "END_BIAS", GATE: "END_GATE", GATE_GELU: "END_GATE_GELU", 
 _BUFFERS = 14
 _SHAPE = struct.Struct("<5I")  # end, rows, cols, rows a tile, sums: the first of the scalars
 _MOST_TURNS = 8  # of the workgroup over x: what an invocation has of it stays in registers
-_FEW_LOADS = {1: 1.3, 2: 1.12}  # what fewer than four blocks of a lane at once cost: fewer loads are in flight
+_FEW_LOADS = 1.12  # what two blocks of a lane at once cost, not four: fewer loads are in flight
 
 
 class Planes(NamedTuple):
@@ -119,7 +119,7 @@ def needed(ops: Iterable[Op]) -> Defines:
             defines["END_BIAS"] = 1
         if end & _DEEP or sums == 4:
             defines["WIDE"] = 1
-        values = {"MOST_SUMS": sums, "MOST_BLOCKS": -(-cols // 32)}
+        values = {"MOST_BLOCKS": -(-cols // 32)}
         if end & _NORMED:
             values["NORM_BLOCKS"] = values["MOST_BLOCKS"]
         most |= {define: max(most.get(define, 0), value) for define, value in values.items()}
@@ -143,9 +143,7 @@ def _sides(end: int) -> int:
 
 def choices(type: GGMLQuantizationType, end: int) -> list[int]:
     """How many rows of each tensor a tile may have: all give the same bits."""
-    most = (2 if type in FLOATS else 4) // _sides(end)
-    least = 2 if end == QKV else 1  # a pair of dimensions turns together
-    return [rows for rows in (4, 2, 1) if least <= rows <= most]
+    return [sums // _sides(end) for sums in ((2,) if type in FLOATS else (4, 2))]
 
 
 def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
@@ -156,7 +154,7 @@ def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
 
     def cost(at_once: int) -> float:
         turns = -(-planes.rows // (at_once * all_teams))
-        blocks = sides * at_once * min(2, chunks)
-        return turns * at_once * (_FEW_LOADS.get(blocks, 1.0) if turns * chunks > 1 else 1.0)
+        few = sides * at_once == 2 and chunks == 1 and turns > 1
+        return turns * at_once * (_FEW_LOADS if few else 1.0)
 
     return min(choices(planes.type, end), key=cost)
