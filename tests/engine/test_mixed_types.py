@@ -6,8 +6,8 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 
 from engine import FUSION_PASSES, Engine, Sampling
-from tests.engine.test_engine import random_ids
 from tests.engine.tiny_model import write_tiny_llama
+from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_greedy, assert_logits
 
 # the stack of q, k and v breaks in two places; gate and up are no pair in the first

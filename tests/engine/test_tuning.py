@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from gguf.constants import GGMLQuantizationType as T
 
@@ -24,6 +23,7 @@ from engine.progress import no_progress
 from engine.row_tuner import RowTuner
 from engine.vulkan.shader_path import shader_root
 from tests.engine.tiny_model import write_tiny_llama
+from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_greedy
 
 GPU = RowTuning({(T.Q4_0, 4096): 32}, {Matrix("head_groups", T.Q6_K, 32000, 4096): Division(4, 4, 132)})
@@ -189,7 +189,7 @@ def test_all_modes_give_the_same_text_under_another_tuning(
     path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_tuner, "remembered", lambda key, device: OTHER)
-    prompt = np.random.default_rng().integers(0, 320, 9).tolist()
+    prompt = random_ids(9)
     with Engine.open(path, context=64, row_kernels=False, tuning=True, fusion=FUSION_PASSES) as opened:
         opened.stamp_every = 0
         ids = {}

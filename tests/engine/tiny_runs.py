@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine import Engine, Sampling
+from tests.engine.weight_data import fresh_random
 
 GREEDY = Sampling(temperature=0.0)
 
@@ -17,4 +18,5 @@ def take_mode(engine: Engine, mode: str) -> None:
 
 
 def random_ids(count: int, vocab: int = 320, seed: int | None = None) -> list[int]:
-    return np.random.default_rng(seed).integers(0, vocab, count).tolist()
+    random = fresh_random() if seed is None else np.random.default_rng(seed)
+    return random.integers(0, vocab, count).tolist()

@@ -78,12 +78,15 @@ def product_bound(
 ) -> npt.NDArray[np.float64]:
     """How far float32 sums may be from x (tokens, cols) times the transpose of ``weights``: (tokens, rows).
 
-    2e-6 of sum |x| times the row's largest weight: thirty roundings, where float16 sums would be off by 1e-3. The
-    largest weight stands for each, since a quantised weight near zero is the difference of d q and an offset.
+    2^-24 (32 + 3 sqrt(cols)) of sum |x| times the row's largest weight. A running sum's roundings add up like a random
+    walk of steps of 0.29 of one: where a single outlier makes the sum, this is eight of its standard deviations, while
+    float16 sums would be off by 1e-3. The largest weight stands for each, since a quantised weight near zero is the
+    difference of d q and an offset.
     ``float16``: each weight may be rounded to it, by 2^-11 of itself at most, which adds 2^-11 of sum |x| |w|.
     """
     sizes = np.abs(x).astype(np.float64)
-    bound: npt.NDArray[np.float64] = 2e-6 * sizes.sum(-1)[:, None] * np.abs(weights).max(-1)[None, :]
+    roundings = 32 + 3 * np.sqrt(x.shape[-1])
+    bound: npt.NDArray[np.float64] = 2.0**-24 * roundings * sizes.sum(-1)[:, None] * np.abs(weights).max(-1)[None, :]
     if float16:
         bound += 2.0**-11 * sizes @ np.abs(weights).T.astype(np.float64)
     return bound
@@ -94,6 +97,15 @@ def assert_within(result: npt.NDArray[Any], exact: npt.NDArray[np.float64], boun
     assert np.isfinite(result).all()
     error = np.abs(result.reshape(exact.shape) - exact)
     assert (error <= bound).all(), f"{np.max(error / np.maximum(bound, 1e-30)):.2f} times the bound"
+
+
+def norm_error(width: int) -> float:
+    """How far, relative to each value, an RMS norm over ``width`` may be off in float32.
+
+    The squares add up without cancelling, so that each rounding is one of their sum at most, and half of one of its
+    root; eight more for the mean, epsilon, root and products.
+    """
+    return (width / 2 + 8) * 2.0**-24
 
 
 def assert_product(

@@ -12,6 +12,7 @@ from gguf import GGMLQuantizationType as Type
 
 from engine import BARRIERS, FUSION_PASSES, Engine, Sampling, Session
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
+from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_logits
 
 NAMES = ("llama", "llama3", "mistral", "qwen2", "qwen3", "gemma3", "smollm3")
@@ -45,10 +46,6 @@ def engine(path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
     with Engine.open(path, context=256, fusion=FUSION_PASSES, row_kernels=request.param) as opened:
         opened.stamp_every = 0
         yield opened
-
-
-def random_ids(count: int) -> list[int]:
-    return np.random.default_rng().integers(0, 320, count).tolist()
 
 
 def decode(engine: Engine, session: Session, prompt: list[int]) -> tuple[list[int], list[npt.NDArray[np.float32]]]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.profile.stamps import account, span_us
+from tests.engine.weight_data import fresh_random
 
 # name: spans in us, pieces, kernels, bubbles, pieces' times
 CASES = {
@@ -33,7 +34,7 @@ def test_account(name):
 
 
 def test_any_spans_add_up():
-    rng = np.random.default_rng()
+    rng = fresh_random()
     for count in (1, 2, 50, 400):
         start = rng.uniform(0, 1e6, count)
         spans_ns = np.stack((start, start + rng.exponential(2e3, count)), axis=1)

@@ -15,6 +15,7 @@ import pytest
 
 from engine import BARRIERS, MODES, Engine, Sampling, Token, chrome_trace
 from engine.profile.chrome_trace import microseconds
+from tests.engine.weight_data import fresh_random
 from tests.made_traces import made_trace
 from tests.zincchat.cli.fake_engine import timing
 
@@ -134,7 +135,7 @@ def test_perfetto_drops_no_slice(trace: dict[str, Any], to_ns: Callable[[float],
 
 
 def test_microseconds_give_back_their_nanoseconds() -> None:
-    rng = np.random.default_rng()
+    rng = fresh_random()
     drawn = [int(value) for value in rng.integers(0, 10**13, 20_000)]  # three hours
     for ns in (*range(20_000), *drawn):
         read = json.loads(json.dumps(microseconds(ns)))

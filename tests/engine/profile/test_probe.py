@@ -12,6 +12,7 @@ from engine.errors import EngineError
 from engine.profile import probe
 from engine.program.op import Op
 from tests.engine.gpu import Gpu
+from tests.engine.weight_data import fresh_random
 
 SIZE = 32 << 20
 
@@ -30,7 +31,7 @@ def test_the_kernel_reads_every_word_once(row_kernels):
 
 
 def check_every_word(gpu):
-    words = np.random.default_rng().integers(0, 1 << 32, SIZE // 4, dtype=np.uint32)
+    words = fresh_random().integers(0, 1 << 32, SIZE // 4, dtype=np.uint32)
     defines, groups, invocations = probe._shape(gpu.device, SIZE)
     with gpu.memory.temporary(SIZE) as source, gpu.memory.temporary(4 * invocations) as folds:
         gpu.memory.write(source, words)

@@ -17,7 +17,7 @@ from engine.program.nodes import Node
 from engine.vulkan.memory import Slice
 from tests.engine.gpu import POISON, Gpu
 from tests.engine.qwen35_reference import DeltaInputs, DeltaResults, DeltaWeights, delta_net
-from tests.engine.weight_data import fresh_random
+from tests.engine.weight_data import assert_within, fresh_random, norm_error
 
 EPS = 1e-6
 TOKENS = 23
@@ -116,16 +116,26 @@ def assert_close(found: npt.NDArray[Any], expected: npt.NDArray[np.float64], tol
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
 
+def gated_norm_error(layer: Layer, o_error: float) -> npt.NDArray[np.float64]:
+    """How far the layer's output may be off where its input is by ``o_error``: a head of small values grows with it."""
+    o = layer.expected.o.reshape(TOKENS, -1, layer.shape.head_size)
+    rms = np.sqrt((o**2).mean(-1, keepdims=True) + EPS)
+    z = layer.inputs[1].astype(np.float64).reshape(o.shape)
+    gate = np.abs(layer.weights[3] * z / (1 + np.exp(-z)))
+    bound: npt.NDArray[np.float64] = gate * (2 * o_error / rms + norm_error(layer.shape.head_size) * np.abs(o) / rms)
+    return bound.reshape(layer.expected.y.shape)
+
+
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
 def test_a_chunk_is_the_definition(gpu: Gpu, sizes: tuple[int, int, int]) -> None:
     layer = random_layer(*sizes)
     run = Run(gpu, layer)
     y, o, out = run.feed(0, TOKENS)
     assert_close(y, layer.expected.qkv, 3e-6)
-    assert_close(o, layer.expected.o, 2e-5)
-    assert_close(out, layer.expected.y, 2e-5)
+    assert_close(o, layer.expected.o, 1e-5)
+    assert_within(out, layer.expected.y, gated_norm_error(layer, 1e-5 * np.abs(layer.expected.o).max()))
     ring, delta = run.state()
-    assert_close(delta, layer.expected.states[-1], 2e-5)
+    assert_close(delta, layer.expected.states[-1], 1e-5)
     for token in range(TOKENS - 4, TOKENS):
         np.testing.assert_array_equal(ring[token % 4], layer.inputs[0][token])
 
@@ -200,4 +210,6 @@ def test_sigmoid_mul(gpu: Gpu, count: int) -> None:
     x, gate = fresh_random().normal(0, 5, (2, count)).astype(np.float32)
     target = gpu.array(x)
     gpu.dispatch("sigmoid_mul", (target, gpu.array(gate)), (count,), (-(-count // 64), 1, 1))
-    assert_close(gpu.read(target)[:count], x / (1 + np.exp(-gate.astype(np.float64))), 1e-6)
+    expected = x / (1 + np.exp(-gate.astype(np.float64)))
+    # exp may be off by 3 + 2 |x| steps, as Vulkan allows; the sum and the division by four
+    assert_within(gpu.read(target)[:count], expected, 2.0**-23 * (7 + 2 * np.abs(gate)) * np.abs(expected))

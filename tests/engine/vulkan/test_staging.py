@@ -11,6 +11,7 @@ from engine.program.op import Op
 from engine.vulkan import staging
 from engine.vulkan.memory import Slice
 from tests.engine.gpu import Gpu
+from tests.engine.weight_data import fresh_random
 
 PART = 4096
 
@@ -28,7 +29,7 @@ def unmapped(item: Slice) -> Slice:
 
 @pytest.mark.parametrize("size", [1, PART, PART + 1, 5 * PART + 100])
 def test_bytes_arrive_where_they_belong_and_come_back(gpu: Gpu, size: int) -> None:
-    data = np.random.default_rng().integers(0, 256, size, np.uint8)
+    data = fresh_random().integers(0, 256, size, np.uint8)
     whole = unmapped(gpu.poisoned(size + 32))
     target = whole.part(16, size)
     gpu.memory.write(target, data)

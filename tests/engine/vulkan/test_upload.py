@@ -13,6 +13,7 @@ from engine.vulkan import staging, upload
 from engine.vulkan.memory import Slice
 from engine.vulkan.upload import Piece
 from tests.engine.gpu import Gpu
+from tests.engine.weight_data import fresh_random
 
 PART = 4096
 
@@ -35,7 +36,7 @@ def unmapped(item: Slice) -> Slice:
 
 @pytest.mark.parametrize("seen", [as_is, unmapped])
 def test_every_target_holds_what_its_piece_wrote(gpu: Gpu, seen: Callable[[Slice], Slice]) -> None:
-    random = np.random.default_rng()
+    random = fresh_random()
     sizes = [(PART,), (16,), (700, 20), (PART - 16, 16), *((int(size), 33) for size in random.integers(16, 2000, 40))]
     data = [[random.integers(0, 256, size, np.uint8) for size in pair] for pair in sizes]
     targets = [[seen(gpu.poisoned(size)) for size in pair] for pair in sizes]
