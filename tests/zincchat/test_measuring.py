@@ -66,12 +66,13 @@ async def test_both_pages_show_where_there_is_room() -> None:
 
 
 async def test_measure_runs_every_remedy_and_leaves_chat_and_settings_alone() -> None:
-    async with chatting(software=False, answer="short", token_s=0.002) as chat:
+    async with chatting(software=False, answer="short", hold=in_todays_settings) as chat:
         await chat.ask("one")
         held = list(chat.session.ids)
         await chat.enter("/measure")
-        assert "measuring" in chat.status or not chat.app.measuring
+        await chat.until(lambda: "measuring today" in chat.status)
         assert chat.app.query_one(Article).display
+        chat.go_on()
         await measured(chat)
         assert chat.status == ""
         for remedy in remedy_rows({}):

@@ -48,7 +48,7 @@ async def test_the_table_equals_the_records() -> None:
 
 async def test_a_flipped_mode_shows_at_once_and_the_text_goes_on() -> None:
     other = MODES[(MODES.index("reuse") + 1) % len(MODES)]
-    async with chatting(repeat=True, token_s=0.03) as chat:
+    async with chatting(repeat=True, token_s=0.05) as chat:
         await chat.enter("go")
         await chat.until(lambda: len(chat.engine.timings) > 10)
         length = len(chat.reply)
