@@ -14,6 +14,14 @@ shared uint near_count;
 shared uvec2 near[NEAR];    // (key, id) as found
 shared uvec2 ranked[NEAR];  // the same in order
 
+// by fours, as long as `more`: one after another each would wait for its load, and all at once are much code
+#if UNITS % 4 == 0
+#define EACH_UNIT(more) \
+    [[dont_unroll]] for (uint four = 0u; four < UNITS && (more); four += 4u) [[unroll]] for (uint i = four; i < four + 4u; ++i)
+#else
+#define EACH_UNIT(more) [[dont_unroll]] for (uint i = 0u; i < UNITS && (more); ++i)
+#endif
+
 float temperature;
 uint best_key;
 uint best_id;
@@ -44,7 +52,7 @@ void sum_both(inout uvec4 counts, inout vec4 masses) {
     barrier();
     counts = uvec4(0u);
     masses = vec4(0.0);
-    [[dont_unroll]] for (uint i = 0u; i < UNITS; ++i) {
+    EACH_UNIT(true) {
         counts += unit_counts[i];
         masses += unit_masses[i];
     }
@@ -92,15 +100,16 @@ uint descend(bool ties, uint only, float amount) {
         barrier();
         if (!scaled) {
             float total = 0.0;
-            [[dont_unroll]] for (uint i = 0u; i < UNITS; ++i) total += unit_masses[i].x;
+            EACH_UNIT(true) total += unit_masses[i].x;
             target = amount * total;
             scaled = true;
         }
         float sum = 0.0;
         float before = 0.0;
         uint found = 0u;
-        [[dont_unroll]] for (uint i = 0u; i < UNITS && sum <= target; ++i) {
+        EACH_UNIT(sum <= target) {
             const float other = unit_masses[i].x;
+            if (sum > target) continue;
             if (other > 0.0) {
                 found = i;
                 before = sum;
