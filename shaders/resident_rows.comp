@@ -7,12 +7,13 @@
 // A tile is `rows_a_tile` rows of each tensor, `sums` in all (2 or 4): neighbouring rows, rows of gate and up by turns, or
 // pairs of dimensions. Of the four blocks that a lane has at hand, two (a, b) are always on their way from one turn to the
 // next, two (c, d) are asked for in the turn that multiplies them (row_products.glsl says why). They are blocks of four
-// rows, or with END_DEEP of the same two rows, c and d a chunk behind a and b. A turn has no branch: NVIDIA's compiler
-// tells loads apart only within a basic block. Tiles go round the workgroups first, then round a workgroup's subgroups
-// (teams).
+// rows, or of the same two rows: c and d a chunk behind a and b (END_DEEP) or in the next part (END_PAIRED). A turn has no
+// branch: NVIDIA's compiler tells loads apart only within a basic block. Tiles go round the workgroups first, then round
+// a workgroup's subgroups (teams).
 //
 // Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
-// NORM_BLOCKS, of those that are RMS-normed, if any are; WIDE, if any has four sums or END_DEEP; the ENDs that there are.
+// NORM_BLOCKS, of those that are RMS-normed, if any are; WIDE, if any has four sums,
+// END_DEEP or END_PAIRED; the ENDs that there are.
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -332,10 +333,11 @@ void kernel() {
     Packed packed_a = no_block(), packed_b = no_block();
 #if SUMS == 4
     Packed packed_c = no_block(), packed_d = no_block();
-    const bool deep = (end & END_DEEP) != 0u;
-    const uint behind = deep ? parts * SUBGROUP_SIZE : 0u, step = parts * SUBGROUP_SIZE + behind;
+    const bool deep = (end & END_DEEP) != 0u, paired = (end & END_PAIRED) != 0u;
+    const uint step = parts * SUBGROUP_SIZE * (deep ? 2u : 1u), parts_at_once = paired ? 2u : 1u;
+    const uint behind = deep ? parts * SUBGROUP_SIZE : paired ? SUBGROUP_SIZE : 0u;
 #else
-    const uint step = parts * SUBGROUP_SIZE;
+    const uint step = parts * SUBGROUP_SIZE, parts_at_once = 1u;
 #endif
     if (tile < tiles) {
         LOAD(a, row.x, 0u, block)
@@ -365,8 +367,9 @@ void kernel() {
         const uint next_tile = tile + stride, i = lane / SUM_LANES, own = tile * rows_a_tile + i;
         const uvec4 next_row = tile_rows(next_tile < tiles ? next_tile : tile);
         float total = 0.0;
-        [[dont_unroll]] for (uint part = 0u; part < parts; ++part) {
-            const uint next_part = part + 1u < parts && (part + 1u) * SUBGROUP_SIZE < blocks ? part + 1u : 0u;
+        [[dont_unroll]] for (uint part = 0u; part < parts; part += parts_at_once) {
+            uint next_part = part + parts_at_once;
+            if (next_part >= parts || next_part * SUBGROUP_SIZE >= blocks) next_part = 0u;
             float sum_a = 0.0, sum_b = 0.0;
 #if SUMS == 4
             float sum_c = 0.0, sum_d = 0.0;
@@ -403,6 +406,10 @@ void kernel() {
             FOLD_SUMS
             [[unroll]] for (uint m = SUM_LANES / 2u; m > 0u; m /= 2u) sum_a += subgroupShuffleXor(sum_a, m);
             total = part == 0u ? sum_a : total + sum_a;
+#if SUMS == 4
+            const float next_sum = subgroupShuffleXor(sum_a, SUBGROUP_SIZE / 2u);
+            if (paired && part + 1u < parts) total += next_sum;
+#endif
         }
         const float other = subgroupShuffleXor(total, SUM_LANES);  // of the pair's other row
         if (lane % SUM_LANES == 0u && i < sums) switch (kind) {

@@ -20,7 +20,7 @@ from engine.weights.formats import FLOATS
 
 KERNEL = "resident_rows"
 STORE, ADD, BIAS, GATE, GATE_GELU, QKV, HEAD = range(7)
-_NORMED, _ADDS_BIAS, _HALVES, _DEEP = 8, 16, 32, 64
+_NORMED, _ADDS_BIAS, _HALVES, _DEEP, _PAIRED = 8, 16, 32, 64, 128
 _END_DEFINES = {BIAS: "END_BIAS", GATE: "END_GATE", GATE_GELU: "END_GATE_GELU", QKV: "END_QKV", HEAD: "END_HEAD"}
 _BUFFERS = 14
 _SHAPE = struct.Struct("<5I")  # end, rows, cols, rows a tile, sums: the first of the scalars
@@ -94,8 +94,10 @@ def row_op(
     rope = end.rope or {}
     pairs, rotated = int(rope.get("HEAD_DIM", 2)) // 2, int(rope.get("ROTATED", 0)) // 2
     flags = _NORMED * (norm is not None) | _ADDS_BIAS * (end.kind == QKV and end.bias is not None)
-    deep = rows_a_tile * sides < 4 and planes.type not in FLOATS and _chunks(kernels, planes) > 1
-    flags |= _HALVES * ("ROPE_HALVES" in rope) | _DEEP * deep
+    if rows_a_tile * sides == 2 and planes.type not in FLOATS:
+        # short rows gain nothing, and all of a type's would have four blocks
+        flags |= _DEEP if _chunks(kernels, planes) > 1 else _PAIRED if _parts(kernels, planes) > 2 else 0
+    flags |= _HALVES * ("ROPE_HALVES" in rope)
     read = norm[0] if norm else unused, y, end.bias or unused, end.table or unused
     touched = end.k_cache or y, end.v_cache or y, end.state or unused, end.step or unused, end.scratch or y
     shape = end.kind | flags, rows, cols, rows_a_tile, rows_a_tile * sides, 1.0 / cols, norm[1] if norm else 0.0
@@ -117,7 +119,7 @@ def needed(ops: Iterable[Op]) -> Defines:
             defines[_END_DEFINES[kind]] = 1
         if end & _ADDS_BIAS:
             defines["END_BIAS"] = 1
-        if end & _DEEP or sums == 4:
+        if end & (_DEEP | _PAIRED) or sums == 4:
             defines["WIDE"] = 1
         values = {"MOST_BLOCKS": -(-cols // 32)}
         if end & _NORMED:
@@ -150,11 +152,11 @@ def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
     """Rows of each tensor at once: so that the busiest team has few."""
     assert kernels.resident is not None
     sides, all_teams = _sides(end), kernels.resident.workgroups * teams(kernels)
-    chunks = _chunks(kernels, planes)
+    one_block = _chunks(kernels, planes) * _parts(kernels, planes) == 1
 
     def cost(at_once: int) -> float:
         turns = -(-planes.rows // (at_once * all_teams))
-        few = sides * at_once == 2 and chunks == 1 and turns > 1
+        few = sides * at_once == 2 and one_block and turns > 1
         return turns * at_once * (_FEW_LOADS if few else 1.0)
 
     return min(choices(planes.type, end), key=cost)

@@ -11,4 +11,6 @@
 #define END_NORM 8u        // x is RMS-normed first
 #define END_ADDS_BIAS 16u  // with ROW_END_QKV
 #define END_HALVES 32u     // with ROW_END_QKV: ROPE_HALVES of rope.glsl
-#define END_DEEP 64u       // with fewer than four sums: a lane's next block is on its way too
+// with two sums, of which a lane's next block is on its way too:
+#define END_DEEP 64u     // that of the next chunk
+#define END_PAIRED 128u  // that of the next part
