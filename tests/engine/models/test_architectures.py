@@ -110,10 +110,3 @@ def test_quantised_weights(name: str, tmp_path: Path, row_kernels: bool | None) 
         whole = check_decode(engine, path)
         engine.fusion = False
         assert decode(engine, engine.session(), whole[:PROMPT])[0] == whole[PROMPT:]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_folder_gives_transformers_logits(name: str) -> None:
-    ids, expected = reference(MODELS / name)
-    with Engine.open(MODELS / name, context=256) as engine:
-        assert far(engine.session().prefill(ids), expected[-1]) < FLOAT16_CACHE
