@@ -53,6 +53,11 @@ PUSH_END
 #define HALF_VECTORS (HEAD_UNITS + 4u)  // of parts: as the vectors lie, a subgroup that reads or writes meets each bank once
 #define PART_VECTORS (2u * HEAD_UNITS + 4u)
 #define LOWEST -3.0e38
+#if HEADS > HEADS_AT_ONCE  // shared memory has room for the results of some
+#define EACH_BATCH(base) [[dont_unroll]] for (uint base = 0u; base < heads_a_group; base += HEADS_AT_ONCE)
+#else
+#define EACH_BATCH(base) const uint base = 0u;
+#endif
 
 // Of a head's vectors of four dimensions the even ones come first, then the odd ones, so that lanes find theirs side by
 // side: in queries and parts.
@@ -60,7 +65,7 @@ shared vec4 queries[HEADS * UNITS * 2u];  // times scale
 shared float scores[HEADS * SPLIT];       // then the weights: by slot, then by step
 shared float tops[HEADS];
 shared float totals[HEADS * SUBGROUPS];
-shared vec4 parts[SUBGROUPS * HEADS * PART_VECTORS];  // each subgroup's results for a range
+shared vec4 parts[SUBGROUPS * HEADS_AT_ONCE * PART_VECTORS];  // each subgroup's results for a range
 
 void load_queries(uint first_head) {
     [[dont_unroll]] for (uint i = gl_LocalInvocationIndex; i < heads_a_group * UNITS * 2u; i += LANES) {
@@ -253,61 +258,67 @@ void kernel() {
 #ifndef RESIDENT
         TAKE_VALUES
 #endif
-        [[dont_unroll]] for (uint h = 0u; h < heads_a_group; ++h) {
-            float weights[STEPS];
-            [[unroll]] for (uint s = 0u; s < STEPS; ++s) weights[s] = scores[h * SPLIT + slot * STEPS + s];
-            [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-                float acc[8];
-                [[unroll]] for (uint i = 0u; i < 8u; ++i) {
-                    acc[i] = 0.0;
-                    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-                        acc[i] = fma(weights[s], values[(s * UNITS_A_LANE + c) * 8u + i], acc[i]);
+        EACH_BATCH(base) {
+            const uint count = min(HEADS_AT_ONCE, heads_a_group - base);
+            [[dont_unroll]] for (uint h = 0u; h < count; ++h) {
+                float weights[STEPS];
+                [[unroll]] for (uint s = 0u; s < STEPS; ++s) weights[s] = scores[(base + h) * SPLIT + slot * STEPS + s];
+                [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
+                    float acc[8];
+                    [[unroll]] for (uint i = 0u; i < 8u; ++i) {
+                        acc[i] = 0.0;
+                        [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                            acc[i] = fma(weights[s], values[(s * UNITS_A_LANE + c) * 8u + i], acc[i]);
+                        }
                     }
-                }
-                const uint unit = c * LANES_A_TOKEN + lane;
-                const uint place = (subgroup * HEADS + h) * PART_VECTORS + unit + (swaps_pairs ? HALF_VECTORS : 0u);
+                    const uint unit = c * LANES_A_TOKEN + lane;
+                    const uint place = (subgroup * HEADS_AT_ONCE + h) * PART_VECTORS + unit + (swaps_pairs ? HALF_VECTORS : 0u);
 #if TOKENS_A_SUBGROUP > 1
-                [[unroll]] for (uint i = 0u; i < 4u; ++i) acc[i] += subgroupShuffleXor(acc[4u + i], LANES_A_TOKEN);
+                    [[unroll]] for (uint i = 0u; i < 4u; ++i) acc[i] += subgroupShuffleXor(acc[4u + i], LANES_A_TOKEN);
 #endif
 #if TOKENS_A_SUBGROUP > 2
-                [[unroll]] for (uint i = 0u; i < 2u; ++i) {
-                    acc[i] += subgroupShuffleXor(acc[2u + i], 2u * LANES_A_TOKEN);
-                    [[unroll]] for (uint m = 4u * LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) acc[i] += subgroupShuffleXor(acc[i], m);
-                    if (unit < HEAD_UNITS) parts[place][(swaps_words ? 2u : 0u) + i] = acc[i];
-                }
+                    [[unroll]] for (uint i = 0u; i < 2u; ++i) {
+                        acc[i] += subgroupShuffleXor(acc[2u + i], 2u * LANES_A_TOKEN);
+                        [[unroll]] for (uint m = 4u * LANES_A_TOKEN; m < SUBGROUP_SIZE; m *= 2u) acc[i] += subgroupShuffleXor(acc[i], m);
+                        if (unit < HEAD_UNITS) parts[place][(swaps_words ? 2u : 0u) + i] = acc[i];
+                    }
 #else
-                if (unit < HEAD_UNITS) parts[place] = vec4(acc[0], acc[1], acc[2], acc[3]);
+                    if (unit < HEAD_UNITS) parts[place] = vec4(acc[0], acc[1], acc[2], acc[3]);
 #if TOKENS_A_SUBGROUP == 1
-                if (unit < HEAD_UNITS) parts[place + HALF_VECTORS] = vec4(acc[4], acc[5], acc[6], acc[7]);
+                    if (unit < HEAD_UNITS) parts[place + HALF_VECTORS] = vec4(acc[4], acc[5], acc[6], acc[7]);
 #endif
 #endif
+                }
             }
-        }
-        barrier();
-        [[dont_unroll]] for (uint item = t; item < heads_a_group * HEAD_DIM / 2u; item += LANES) {
-            const uint h = item * 2u / HEAD_DIM, dim = item * 2u % HEAD_DIM;
-            const uint at = h * PART_VECTORS + dim / 4u % 2u * HALF_VECTORS + dim / 8u;
-            vec2 value = vec2(parts[at][dim % 4u], parts[at][dim % 4u + 1u]);
-            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
-                value += vec2(parts[g * HEADS * PART_VECTORS + at][dim % 4u], parts[g * HEADS * PART_VECTORS + at][dim % 4u + 1u]);
-            }
-            float total = 0.0;
-            if (dim == 0u || splits == 1u) {
-                total = totals[h * SUBGROUPS];
-                [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[h * SUBGROUPS + g];
-            }
-            const uint place = (first_head + h) * HEAD_DIM + dim;
+            barrier();
+            [[dont_unroll]] for (uint item = t; item < count * HEAD_DIM / 2u; item += LANES) {
+                const uint part = item * 2u / HEAD_DIM, h = base + part, dim = item * 2u % HEAD_DIM;
+                const uint at = part * PART_VECTORS + dim / 4u % 2u * HALF_VECTORS + dim / 8u;
+                vec2 value = vec2(parts[at][dim % 4u], parts[at][dim % 4u + 1u]);
+                [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
+                    value += vec2(parts[g * HEADS_AT_ONCE * PART_VECTORS + at][dim % 4u], parts[g * HEADS_AT_ONCE * PART_VECTORS + at][dim % 4u + 1u]);
+                }
+                float total = 0.0;
+                if (dim == 0u || splits == 1u) {
+                    total = totals[h * SUBGROUPS];
+                    [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[h * SUBGROUPS + g];
+                }
+                const uint place = (first_head + h) * HEAD_DIM + dim;
 #ifdef MERGE
-            if (splits == 1u) {  // what joining a single range gives, to the bit
-                write_merged(place, value.x, total);
-                write_merged(place + 1u, value.y, total);
-                continue;
-            }
+                if (splits == 1u) {  // what joining a single range gives, to the bit
+                    write_merged(place, value.x, total);
+                    write_merged(place + 1u, value.y, total);
+                    continue;
+                }
 #endif
-            const uint vector = range * heads * HEAD_VECTORS + place / 4u;
-            result.data[vector][place % 4u] = value.x;
-            result.data[vector][place % 4u + 1u] = value.y;
-            if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(tops[h], total);
+                const uint vector = range * heads * HEAD_VECTORS + place / 4u;
+                result.data[vector][place % 4u] = value.x;
+                result.data[vector][place % 4u + 1u] = value.y;
+                if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(tops[h], total);
+            }
+#if HEADS > HEADS_AT_ONCE
+            if (base + HEADS_AT_ONCE < heads_a_group) barrier();
+#endif
         }
     }
 #ifdef MERGE

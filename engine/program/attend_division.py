@@ -29,15 +29,24 @@ class AttendDivision(NamedTuple):
     workgroups: int
 
 
-def most_heads(heads: int, kv_heads: int, head_size: int, subgroup_size: int, shared_bytes: int) -> int:
-    """The most query heads that a workgroup can take: a divisor of those that share a KV head.
+class MostHeads(NamedTuple):
+    """A workgroup takes up to ``heads`` query heads of a KV head, with room for the results of ``at_once``."""
 
-    ``shared_bytes``: a workgroup's shared memory, which holds each subgroup's result of each head.
+    heads: int
+    at_once: int
+
+
+def most_heads(heads: int, kv_heads: int, head_size: int, subgroup_size: int, shared_bytes: int) -> MostHeads:
+    """What a workgroup of decode attention can take; its heads divide those that share a KV head.
+
+    ``shared_bytes``: a workgroup's shared memory, which holds each subgroup's results.
     """
+    most = max(_choices(heads // kv_heads, _MOST_HEADS))
     subgroups = attend_lanes(subgroup_size) // subgroup_size
-    head_bytes = subgroups * (4 * head_size + 64) + 8 * head_size + 4 * SPLIT_TOKENS + 4 * subgroups
-    most = max(1, min(_MOST_HEADS, (shared_bytes - _OTHER_SHARED_BYTES) // head_bytes))
-    return max(_choices(heads // kv_heads, most))
+    others = _OTHER_SHARED_BYTES + most * (8 * head_size + 4 * SPLIT_TOKENS + 4 * subgroups)
+    fitting = max(1, (shared_bytes - others) // (subgroups * (4 * head_size + 64)))
+    batches = -(-most // fitting)
+    return MostHeads(most, -(-most // batches))
 
 
 def attend_division(

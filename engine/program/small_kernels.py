@@ -38,8 +38,8 @@ def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int) -> Define
     lanes = attend_lanes(subgroup_size)
     units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
     lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
-    most = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes)
-    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": most}
+    most, at_once = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes)
+    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": most, "HEADS_AT_ONCE": at_once}
 
 
 def prompt_defines(head_size: int) -> Defines:

@@ -19,24 +19,19 @@ KIBIBYTES_48 = 48 << 10
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "head_size", "most"),
     [
-        (32, 32, 128, 1),
-        (32, 8, 128, 4),
-        (9, 3, 64, 3),
-        (16, 4, 256, 2),
-        (64, 8, 128, 4),
-        (28, 4, 128, 1),
-        (24, 4, 64, 6),
+        *((32, 32, 128, (1, 1)), (32, 8, 128, (4, 4)), (9, 3, 64, (3, 3)), (24, 4, 64, (6, 6))),
+        *((16, 4, 256, (4, 2)), (64, 8, 128, (8, 4)), (28, 4, 128, (7, 4)), (40, 8, 128, (5, 3)), (96, 8, 64, (6, 6))),
     ],
 )
-def test_as_many_heads_as_share_a_key_and_fit(heads, kv_heads, head_size, most):
+def test_as_many_heads_as_share_a_key_and_results_as_fit(heads, kv_heads, head_size, most):
     assert most_heads(heads, kv_heads, head_size, 32, KIBIBYTES_48) == most
 
 
-def test_at_least_one_head_where_memory_is_short():
-    assert most_heads(8, 2, 256, 32, 16 << 10) == 1
+def test_one_result_at_a_time_where_memory_is_short():
+    assert most_heads(8, 2, 256, 32, 16 << 10) == (4, 1)
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "most"), [(32, 8, 4), (32, 32, 1), (9, 3, 3), (16, 4, 2), (64, 8, 4)])
+@pytest.mark.parametrize(("heads", "kv_heads", "most"), [(32, 8, 4), (32, 32, 1), (9, 3, 3), (16, 4, 4), (64, 8, 8)])
 def test_one_head_a_workgroup_at_short_contexts(heads, kv_heads, most):
     assert attend_division(heads, kv_heads, 64, most, 8, None).heads == 1
     assert attend_division(heads, kv_heads, 64, most, 1, RESIDENT) == AttendDivision(1, 1)
@@ -46,7 +41,7 @@ def test_long_contexts_read_a_key_once_and_fill_the_device():
     assert attend_division(32, 8, 128, 4, 64, None) == AttendDivision(4, 32)  # 256 workgroups, two ranges each
     assert attend_division(32, 8, 128, 4, 64, RESIDENT) == AttendDivision(4, 16)
     assert attend_division(32, 32, 128, 1, 64, None) == AttendDivision(1, 8)
-    assert attend_division(16, 4, 256, 2, 64, None) == AttendDivision(2, 16)  # one a multiprocessor
+    assert attend_division(16, 4, 256, 4, 64, None) == AttendDivision(4, 32)  # one a multiprocessor
     assert attend_division(9, 3, 64, 3, 128, RESIDENT).heads == 3
 
 
