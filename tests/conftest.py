@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +29,7 @@ def pytest_xdist_setupnodes(specs: Iterable[Any]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so its children
     if hasattr(config, "workerinput"):
         set_loader_environment(driver_environment())
 

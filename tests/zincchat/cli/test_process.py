@@ -15,7 +15,8 @@ REPOSITORY = Path(__file__).parents[3]
 
 # A process whose engine is the fake one. With ENDLESS its reply does not end before it is interrupted.
 PROGRAM = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has these tests' children ignore
 import pytest
 from tests.zincchat.cli import fake_engine
 from zincchat.cli import main
