@@ -123,15 +123,16 @@ void kernel() {
             cut_id = chosen;
         }
     }
+    // each invocation looks at other stop ids: one would wait for each of them
+    const uint stops = step_params.data[STEP_STOP_COUNT];
+    for (uint i = gl_LocalInvocationIndex; i < stops; i += LANES) {
+        if (step_params.data[STEP_STOPS + i] == chosen) state.data[STATE_DONE] = 1u;
+    }
     if (gl_LocalInvocationIndex == 0u) {
         state.data[STATE_POSITION] = place;
         state.data[STATE_TOKEN] = chosen;
         state.data[STATE_HISTORY + place % HISTORY_IDS] = chosen;
         readback.data[0] = chosen;
-        const uint stops = step_params.data[STEP_STOP_COUNT];
-        for (uint i = 0u; i < stops; ++i) {
-            if (step_params.data[STEP_STOPS + i] == chosen) state.data[STATE_DONE] = 1u;
-        }
     }
 }
 
