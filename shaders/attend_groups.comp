@@ -147,6 +147,58 @@ void merge(uint first_head, uint splits) {
 }
 #endif
 
+// Scores to weights, and each subgroup's sums of them: of each head by a subgroup, whose lanes have a slot each.
+void weigh_tokens() {
+    [[dont_unroll]] for (uint h = gl_LocalInvocationIndex / SUBGROUP_SIZE; h < heads_a_group; h += SUBGROUPS) {
+        const uint first_slot = gl_LocalInvocationIndex % SUBGROUP_SIZE;
+        float top = LOWEST;
+        [[unroll]] for (uint other = first_slot; other < AT_ONCE; other += SUBGROUP_SIZE) {
+            [[unroll]] for (uint s = 0u; s < STEPS; ++s) top = max(top, scores[h * SPLIT + other * STEPS + s]);
+        }
+        [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
+        if (first_slot == 0u) tops[h] = top;
+        [[unroll]] for (uint other = first_slot; other < AT_ONCE; other += SUBGROUP_SIZE) {
+            float sum = 0.0;
+            [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                const float score = scores[h * SPLIT + other * STEPS + s], weight = score == LOWEST ? 0.0 : exp(score - top);
+                scores[h * SPLIT + other * STEPS + s] = weight;
+                sum += weight;
+            }
+            [[unroll]] for (uint m = 1u; m < TOKENS_A_SUBGROUP; m *= 2u) sum += subgroupShuffleXor(sum, m);
+            if (other % TOKENS_A_SUBGROUP == 0u) totals[h * SUBGROUPS + other / TOKENS_A_SUBGROUP] = sum;
+        }
+    }
+}
+
+// Adds up what the subgroups have of the `count` heads from `base` on.
+void finish_range(uint range, uint splits, uint first_head, uint base, uint count) {
+    [[dont_unroll]] for (uint item = gl_LocalInvocationIndex; item < count * HEAD_DIM / 2u; item += LANES) {
+        const uint part = item * 2u / HEAD_DIM, h = base + part, dim = item * 2u % HEAD_DIM;
+        const uint at = part * PART_VECTORS + dim / 4u % 2u * HALF_VECTORS + dim / 8u;
+        vec2 value = vec2(parts[at][dim % 4u], parts[at][dim % 4u + 1u]);
+        [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
+            value += vec2(parts[g * HEADS_AT_ONCE * PART_VECTORS + at][dim % 4u], parts[g * HEADS_AT_ONCE * PART_VECTORS + at][dim % 4u + 1u]);
+        }
+        float total = 0.0;
+        if (dim == 0u || splits == 1u) {
+            total = totals[h * SUBGROUPS];
+            [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[h * SUBGROUPS + g];
+        }
+        const uint place = (first_head + h) * HEAD_DIM + dim;
+#ifdef MERGE
+        if (splits == 1u) {  // what joining a single range gives, to the bit
+            write_merged(place, value.x, total);
+            write_merged(place + 1u, value.y, total);
+            continue;
+        }
+#endif
+        const uint vector = range * heads * HEAD_VECTORS + place / 4u;
+        result.data[vector][place % 4u] = value.x;
+        result.data[vector][place % 4u + 1u] = value.y;
+        if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(tops[h], total);
+    }
+}
+
 void unpack8(uvec4 raw, uint at, inout float values[LOADS * 8u]) {
     [[unroll]] for (uint i = 0u; i < 4u; ++i) {
         const vec2 two = unpackHalf2x16(raw[i]);
@@ -235,25 +287,7 @@ void kernel() {
             if (lane % (LANES_A_TOKEN / STEPS) == 0u) scores[own_score] = unseen ? LOWEST : dots[0];
         }
         barrier();
-        [[dont_unroll]] for (uint h = subgroup; h < heads_a_group; h += SUBGROUPS) {
-            const uint first_slot = t % SUBGROUP_SIZE;
-            float top = LOWEST;
-            [[unroll]] for (uint other = first_slot; other < AT_ONCE; other += SUBGROUP_SIZE) {
-                [[unroll]] for (uint s = 0u; s < STEPS; ++s) top = max(top, scores[h * SPLIT + other * STEPS + s]);
-            }
-            [[unroll]] for (uint m = SUBGROUP_SIZE / 2u; m > 0u; m /= 2u) top = max(top, subgroupShuffleXor(top, m));
-            if (first_slot == 0u) tops[h] = top;
-            [[unroll]] for (uint other = first_slot; other < AT_ONCE; other += SUBGROUP_SIZE) {
-                float sum = 0.0;
-                [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-                    const float score = scores[h * SPLIT + other * STEPS + s], weight = score == LOWEST ? 0.0 : exp(score - top);
-                    scores[h * SPLIT + other * STEPS + s] = weight;
-                    sum += weight;
-                }
-                [[unroll]] for (uint m = 1u; m < TOKENS_A_SUBGROUP; m *= 2u) sum += subgroupShuffleXor(sum, m);
-                if (other % TOKENS_A_SUBGROUP == 0u) totals[h * SUBGROUPS + other / TOKENS_A_SUBGROUP] = sum;
-            }
-        }
+        weigh_tokens();
         barrier();
 #ifndef RESIDENT
         TAKE_VALUES
@@ -291,31 +325,7 @@ void kernel() {
                 }
             }
             barrier();
-            [[dont_unroll]] for (uint item = t; item < count * HEAD_DIM / 2u; item += LANES) {
-                const uint part = item * 2u / HEAD_DIM, h = base + part, dim = item * 2u % HEAD_DIM;
-                const uint at = part * PART_VECTORS + dim / 4u % 2u * HALF_VECTORS + dim / 8u;
-                vec2 value = vec2(parts[at][dim % 4u], parts[at][dim % 4u + 1u]);
-                [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) {
-                    value += vec2(parts[g * HEADS_AT_ONCE * PART_VECTORS + at][dim % 4u], parts[g * HEADS_AT_ONCE * PART_VECTORS + at][dim % 4u + 1u]);
-                }
-                float total = 0.0;
-                if (dim == 0u || splits == 1u) {
-                    total = totals[h * SUBGROUPS];
-                    [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) total += totals[h * SUBGROUPS + g];
-                }
-                const uint place = (first_head + h) * HEAD_DIM + dim;
-#ifdef MERGE
-                if (splits == 1u) {  // what joining a single range gives, to the bit
-                    write_merged(place, value.x, total);
-                    write_merged(place + 1u, value.y, total);
-                    continue;
-                }
-#endif
-                const uint vector = range * heads * HEAD_VECTORS + place / 4u;
-                result.data[vector][place % 4u] = value.x;
-                result.data[vector][place % 4u + 1u] = value.y;
-                if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(tops[h], total);
-            }
+            finish_range(range, splits, first_head, base, count);
 #if HEADS > HEADS_AT_ONCE
             if (base + HEADS_AT_ONCE < heads_a_group) barrier();
 #endif
