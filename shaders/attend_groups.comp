@@ -217,15 +217,6 @@ void unpack8(uvec4 raw, uint at, inout float values[LOADS * 8u]) {
             if (wanted) values[s * UNITS_A_LANE + c] = cache.data[row * HEAD_UNITS + unit]; \
         } \
     }
-// The values of the range at hand as numbers; the next range's are asked for.
-#define TAKE_VALUES \
-    [[unroll]] for (uint i = 0u; i < LOADS; ++i) { \
-        uvec4 raw = vs[i]; \
-        if (swaps_pairs) raw = raw.zwxy; \
-        if (swaps_words) raw = raw.yxwz; \
-        unpack8(raw, i * 8u, values); \
-    } \
-    if (next < splits) LOAD_ROWS(vs, v_cache, next, 0u, newest_row, true)
 
 void kernel() {
     const uint t = gl_LocalInvocationIndex, lane = t % LANES_A_TOKEN, slot = t / LANES_A_TOKEN, subgroup = t / SUBGROUP_SIZE;
@@ -258,12 +249,9 @@ void kernel() {
     barrier();
     [[dont_unroll]] for (; range < splits; range += gl_NumWorkGroups.x) {
         const uint next = range + gl_NumWorkGroups.x;
-        float keys[LOADS * 8u], values[LOADS * 8u];
+        float keys[LOADS * 8u];
         [[unroll]] for (uint i = 0u; i < LOADS; ++i) unpack8(ks[i], i * 8u, keys);
         if (next < splits) LOAD_ROWS(ks, k_cache, next, own_step, newest_row, true)
-#ifdef RESIDENT  // with a multiprocessor to itself it has registers for both, and nobody works while it waits
-        TAKE_VALUES
-#endif
         const uint own_row = first_row + range * SPLIT + own_step * AT_ONCE;
         const bool unseen = own_row < oldest_row || own_row > newest_row;
         uint own_score = slot * STEPS + own_step;
@@ -289,9 +277,14 @@ void kernel() {
         barrier();
         weigh_tokens();
         barrier();
-#ifndef RESIDENT
-        TAKE_VALUES
-#endif
+        float values[LOADS * 8u];
+        [[unroll]] for (uint i = 0u; i < LOADS; ++i) {
+            uvec4 raw = vs[i];
+            if (swaps_pairs) raw = raw.zwxy;
+            if (swaps_words) raw = raw.yxwz;
+            unpack8(raw, i * 8u, values);
+        }
+        if (next < splits) LOAD_ROWS(vs, v_cache, next, 0u, newest_row, true)
         EACH_BATCH(base) {
             const uint count = min(HEADS_AT_ONCE, heads_a_group - base);
             [[dont_unroll]] for (uint h = 0u; h < count; ++h) {
