@@ -160,7 +160,7 @@ void kernel() {
     uneven_scales = OddScales(BUFFER_ADDRESS(odd_scales));
     blocks = (cols + 31u) / 32u;
     uint tile = subgroupBroadcastFirst(gl_WorkGroupID.x + gl_LocalInvocationIndex / SUBGROUP_SIZE * gl_NumWorkGroups.x);
-    uvec4 row = tile_rows(tile);
+    uvec4 row = tile_rows(tile);  // of a and b those that are next
     uint block = min(lane, blocks - 1u);
     // all that is not set on each path is set here: otherwise its old value would take registers in all other kernels
     Packed packed_a = no_block(), packed_b = no_block();
@@ -218,7 +218,7 @@ void kernel() {
                 // where nothing is next, what is at hand is asked for again
                 const bool ends = from + step >= blocks;
                 const uint next_block = min((ends ? next_part * SUBGROUP_SIZE : from + step) + lane, blocks - 1u);
-                row = ends && next_part == 0u ? next_row : row;
+                row.xy = ends && next_part == 0u ? next_row.xy : row.xy;
                 ADD(a)
                 ADD(b)
                 LOAD(a, row.x, 0u, next_block)
@@ -272,6 +272,7 @@ void kernel() {
         default:
             if (own < rows) y.data[own] = kind == ROW_END_STORE ? total : early.x + total;
         }
+        row = next_row;
         load_early(next_tile);
     }
 #ifdef END_HEAD
