@@ -241,6 +241,7 @@ def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window
     geometry = SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads)
     defines = attend_defines(geometry, gpu.device.subgroup_size, gpu.device.shared_bytes)
     defines |= changes
+    defines["LANES_A_TOKEN"] = min(defines["LANES_A_TOKEN"], gpu.device.subgroup_size)
     kinds = ("gated",) if defines.pop("GATED", None) else ("apart", "here")
     most, ranges = int(defines["HEADS"]), attended_ranges(case.context, window)
     found = case.run(gpu, "attend_groups", (ranges, heads), 1, defines, "apart")
