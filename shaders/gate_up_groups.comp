@@ -1,6 +1,6 @@
 #version 460
-// y = silu(G x) * (U x), with GELU gelu(G x) * (U x), on GPUs: tiles of ROWS rows of each, with matvec_groups' arithmetic. With NORM x
-// is first RMS-normed.
+// y = silu(G x) * (U x), with GELU gelu(G x) * (U x), on GPUs: tiles of ROWS rows of each, with matvec_groups' arithmetic.
+// With NORM x is first RMS-normed.
 #include "binding.glsl"
 #include "activation.glsl"
 #include "weight_type.glsl"

@@ -43,14 +43,14 @@ void find_best() {
     uint key = 0u;
     uint id = NO_ID;
     for (uint i = gl_LocalInvocationIndex; i < (parts + 1u) / 2u; i += LANES) {
-        const uvec4 parts = scratch.data[padded / 4u + i];
-        if (ahead(parts.x, parts.y, key, id)) {
-            key = parts.x;
-            id = parts.y;
+        const uvec4 two = scratch.data[padded / 4u + i];
+        if (ahead(two.x, two.y, key, id)) {
+            key = two.x;
+            id = two.y;
         }
-        if (ahead(parts.z, parts.w, key, id)) {
-            key = parts.z;
-            id = parts.w;
+        if (ahead(two.z, two.w, key, id)) {
+            key = two.z;
+            id = two.w;
         }
     }
 #if UNIT_LANES > 1

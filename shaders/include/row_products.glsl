@@ -16,7 +16,7 @@
 // ones when it has waited for x. ASKED stands behind loads that must not come later: a barrier, and a zero (rows < 2^31)
 // that is not known before shared memory was read behind it, and without which what follows cannot begin.
 //
-// Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 16 and to SUBGROUP_SIZE. They have x
+// Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 8 and to SUBGROUP_SIZE. They have x
 // (vec4), norm (vec4; the RMS norm's weights, with NORM), and the push constants inverse_width and eps.
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -51,12 +51,9 @@ shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
 #elif SUMS == 4
 #define EACH_FIRST(M) M(a, 0u) M(b, 1u)
 #define EACH_SECOND(M) M(c, 2u) M(d, 3u)
-#elif SUMS == 8
+#else
 #define EACH_FIRST(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u)
 #define EACH_SECOND(M) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
-#else
-#define EACH_FIRST(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
-#define EACH_SECOND(M) M(i, 8u) M(j, 9u) M(k, 10u) M(l, 11u) M(m, 12u) M(n, 13u) M(o, 14u) M(p, 15u)
 #endif
 #define EACH_SUM(M) EACH_FIRST(M) EACH_SECOND(M)
 
@@ -76,12 +73,8 @@ float halve(float first, float second, uint mask) {
 #define FOLD_SUMS FOLD(a, b, 0)
 #elif SUMS == 4
 #define FOLD_SUMS FOLD(a, c, 0) FOLD(b, d, 0) FOLD(a, b, 1)
-#elif SUMS == 8
-#define FOLD_SUMS FOLD(a, e, 0) FOLD(b, f, 0) FOLD(c, g, 0) FOLD(d, h, 0) FOLD(a, c, 1) FOLD(b, d, 1) FOLD(a, b, 2)
 #else
-#define FOLD_SUMS \
-    FOLD(a, i, 0) FOLD(b, j, 0) FOLD(c, k, 0) FOLD(d, l, 0) FOLD(e, m, 0) FOLD(f, n, 0) FOLD(g, o, 0) FOLD(h, p, 0) \
-    FOLD(a, e, 1) FOLD(b, f, 1) FOLD(c, g, 1) FOLD(d, h, 1) FOLD(a, c, 2) FOLD(b, d, 2) FOLD(a, b, 3)
+#define FOLD_SUMS FOLD(a, e, 0) FOLD(b, f, 0) FOLD(c, g, 0) FOLD(d, h, 0) FOLD(a, c, 1) FOLD(b, d, 1) FOLD(a, b, 2)
 #endif
 
 // `slot`: of the tiles whose results are written together
@@ -116,7 +109,9 @@ float row_total(uint i) {
 #define FIRST_TILE(group) ((group) * TEAMS + TEAM)
 #define BLOCK_OF(chunk) min((chunk) * LANES + TEAM_LANE, BLOCKS - 1u)
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
-#define LOAD_ROW(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), block);
+#define LOAD_AT(name, i, at) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), at);
+#define LOAD_ROW(name, i) LOAD_AT(name, i, block)
+#define LOAD_NEXT(name, i) LOAD_AT(name, i, next_block)
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
 // A lane beyond the last block repeats that one with an x of zeros: to leave the product out would be a branch, into which
 // compilers move the loads.
@@ -126,7 +121,6 @@ float row_total(uint i) {
 #define CLEAR_SURPLUS(chunk) if ((chunk) * LANES + TEAM_LANE >= BLOCKS) { CLEAR_X }
 #endif
 #define ADD_ROW(name, i) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
-#define LOAD_NEXT(name, i) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), next_block);
 
 #ifdef CODEBOOK
 #define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
@@ -134,8 +128,11 @@ float row_total(uint i) {
 #define PREPARE_CODES
 #endif
 
-// x, which the kernel before wrote, comes first where it is there; where it is awaited, the weights travel meanwhile
 #if defined(ONE_TURN) && (COLS + 31) / 32 <= LANES
+#define ONE_BLOCK  // a lane has one of each row of its one tile
+#endif
+// x, which the kernel before wrote, comes first where it is there; where it is awaited, the weights travel meanwhile
+#ifdef ONE_BLOCK
 #define EACH_EARLY EACH_SUM
 #else
 #define EACH_EARLY EACH_FIRST
@@ -181,7 +178,7 @@ float row_total(uint i) {
     first_group = group + gl_NumWorkGroups.x; \
     filled = 0u;
 
-#if defined(ONE_TURN) && (COLS + 31) / 32 <= LANES
+#ifdef ONE_BLOCK
 #define BEGIN_TILES \
     BEGIN_ROWS \
     EACH_GROUP { \
