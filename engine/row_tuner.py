@@ -13,7 +13,7 @@ from engine.profile.choose import choice_key
 from engine.profile.remembered_tuning import VERSION, remember, remembered
 from engine.profile.row_trials import Limits, RowTrials, workloads
 from engine.profile.tune import Times, Trial, tune
-from engine.program.matrix import Weight
+from engine.program.operands import Weight
 from engine.program.row_choices import RowDevice
 from engine.program.tuning import UNTUNED, Division, RowTuning
 from engine.progress import Progress

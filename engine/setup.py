@@ -17,10 +17,10 @@ from engine.program.activations import Activations
 from engine.program.attend_division import SPLIT_TOKENS
 from engine.program.delta import delta_kernels
 from engine.program.lower import Buffers, Lowering
-from engine.program.matrix import Float16
 from engine.program.matrix_tiles import X_PARTS
 from engine.program.nodes import Node
 from engine.program.op import Op
+from engine.program.operands import Float16
 from engine.program.small_kernels import rope_defines, small_kernels
 from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Defines, Kernels, KernelSet

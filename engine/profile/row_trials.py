@@ -11,9 +11,9 @@ from time import perf_counter
 from typing import NamedTuple, Self
 
 from engine.errors import EngineError
-from engine.program.matrix import Weight
 from engine.program.matrix_kernels import ROW_DEFINES, row_defines
 from engine.program.op import Op
+from engine.program.operands import Weight
 from engine.program.row_choices import Choice
 from engine.program.tuning import ROW_KERNELS, Matrix
 from engine.vulkan.commands import CommandBuffer

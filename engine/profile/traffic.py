@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.models.config import Geometry
-from engine.program.matrix import Weight
 from engine.program.nodes import Node
+from engine.program.operands import Weight
 from engine.vulkan.memory import Slice
 
 _KV_BYTES = 2  # float16

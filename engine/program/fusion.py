@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node, Stack
+from engine.program.operands import Bias, Norm, Weight
 from engine.vulkan.memory import Slice
 
 PASSES = ("qkv", "rope_store", "residual", "gate_up", "attention", "bias", "norm", "qkv_rope", "argmax", "delta")

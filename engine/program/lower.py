@@ -10,22 +10,11 @@ from engine.models.config import Geometry
 from engine.program.attend_division import attend_division, attended_ranges
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
-from engine.program.matrix import (
-    Bias,
-    Caches,
-    Float16,
-    Norm,
-    embed,
-    embed_decode,
-    gate_up,
-    matmul,
-    matvec,
-    qkv,
-    to_float16,
-)
+from engine.program.matrix import embed, embed_decode, gate_up, matmul, matvec, qkv, to_float16
 from engine.program.matrix_kernels import MOST_GROUPS, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
+from engine.program.operands import Bias, Caches, Float16, Norm
 from engine.program.small_kernels import rope_defines, small_kernels
 from engine.program.tuning import prompt_tiles
 from engine.vulkan.memory import Slice

@@ -1,4 +1,4 @@
-"""Matrix ops: a weight in device memory, and the ops that multiply by it.
+"""Ops that multiply by a weight.
 
 An op is made anew each token in ``rerecord`` mode, so what does not change is worked out once a weight and kept in its
 ``plans``.
@@ -6,61 +6,14 @@ An op is made anew each token in ``rerecord`` mode, so what does not change is w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-from gguf.constants import GGMLQuantizationType
-
 from engine.program import resident_rows
 from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, Groups, Use, choose, layout, operation_of, turning
 from engine.program.matrix_tiles import FEW_TOKENS
 from engine.program.op import Op
+from engine.program.operands import Bias, Caches, Float16, Norm, Weight
 from engine.program.resident_rows import End, Planes
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, KernelSet
-
-
-class Norm(NamedTuple):
-    """An RMS norm of a matrix op's input: its weights, float32 (cols,), and the epsilon under the root."""
-
-    weight: Slice
-    eps: float
-
-
-class Bias(NamedTuple):
-    """What is added to a matrix op's result: float32 (rows,)."""
-
-    vector: Slice
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Weight:
-    """A (rows, cols) matrix in device memory, as ``engine.weights.repack`` lays it out for ``layout(kernels)``.
-
-    ``bytes`` counts what one pass over it reads. One too large for a piece of memory is in ``parts`` by rows, each of
-    which begins at row ``first`` of the whole; the planes are then the first part's. ``plans`` belongs to this module.
-    """
-
-    name: str
-    type: GGMLQuantizationType
-    rows: int
-    cols: int
-    quants: Slice
-    scales: Slice
-    bytes: int
-    first: int = 0
-    parts: tuple[Weight, ...] = ()
-    plans: dict[Any, Any] = field(default_factory=dict, repr=False)
-
-
-class Float16(NamedTuple):
-    """What cooperative matrices take for x (tokens, cols): float16 in whole blocks of 32 columns, and a factor a token.
-
-    ``values`` and ``factors``, float32 (tokens,), as shaders/to_float16.comp leaves them.
-    """
-
-    values: Slice
-    factors: Slice
 
 
 def matvec(
@@ -130,21 +83,6 @@ def gate_up(
         return Op(name, kernel, (*planes, x, y), scalars, groups, "weights", moved)
     buffers = (*planes, x, norm.weight if norm else x, y)
     return Op(name, kernel, buffers, (*scalars, norm.eps if norm else 0.0), groups, "weights", moved)
-
-
-class Caches(NamedTuple):
-    """Where ``qkv`` puts things: the RoPE table, a layer's KV cache for ``context`` tokens, the state.
-
-    Without a table nothing is turned.
-    """
-
-    rope_table: Slice | None
-    k_cache: Slice
-    v_cache: Slice
-    state: Slice
-    heads: int
-    kv_heads: int
-    context: int
 
 
 def qkv(

@@ -29,15 +29,15 @@ same list serves one decode token and a prompt chunk. Arguments by kind (slices 
 
 ``engine.program.delta`` lists those of Gated DeltaNet layers.
 Attention layers number their KV caches, and recurrent layers their states, from 0 each in the order of the layers.
-All that multiply by weights may have a ``matrix.Norm`` as a further argument: x is first normed. matvec and qkv_rope
-may have a ``matrix.Bias``: it is added to the products.
+All that multiply by weights may have an ``operands.Norm`` as a further argument: x is first normed. matvec and qkv_rope
+may have an ``operands.Bias``: it is added to the products.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from engine.program.matrix import Weight
+from engine.program.operands import Weight
 
 
 class Node(NamedTuple):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
-from engine.program.matrix import Weight
+from engine.program.operands import Weight
 from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.upload import Piece, upload
 from engine.weights.formats import SUPPORTED_TYPES, Layout, row_bytes

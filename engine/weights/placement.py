@@ -10,9 +10,9 @@ from itertools import accumulate, combinations
 from gguf.constants import GGMLQuantizationType
 
 from engine.errors import EngineError
-from engine.program.matrix import Weight
 from engine.program.matrix_kernels import SPLITTABLE, Use
 from engine.program.nodes import Stack
+from engine.program.operands import Weight
 from engine.vulkan.memory import Memory, Slice
 from engine.weights.formats import Layout, plane_bytes, row_bytes
 from engine.weights.gguf_header import TensorInfo

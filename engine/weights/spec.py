@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.program.matrix import Weight
 from engine.program.matrix_kernels import Use
 from engine.program.nodes import Stack
+from engine.program.operands import Weight
 from engine.vulkan.memory import Slice
 from engine.weights.gguf_header import TensorInfo
 

@@ -12,8 +12,8 @@ from engine.errors import EngineError
 from engine.profile import row_trials
 from engine.profile.row_trials import Limits, RowTrials, Workload, workloads
 from engine.program import matrix
-from engine.program.matrix import Weight
 from engine.program.op import Op
+from engine.program.operands import Weight
 from engine.program.row_choices import Choice, RowDevice, divisions, usual
 from engine.program.tuning import Matrix
 from engine.vulkan.pipelines import Kernels

@@ -13,8 +13,8 @@ from gguf import GGMLQuantizationType as Type
 from engine.models import architecture
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PASSES, PREFILL_PASSES, ROW_KERNEL_PASSES, fuse
-from engine.program.matrix import Bias, Norm
 from engine.program.nodes import Node
+from engine.program.operands import Bias, Norm
 from engine.vulkan.unbacked import UnbackedMemory
 from engine.weights.gguf import GGUFFile
 from engine.weights.load import allocate_weights

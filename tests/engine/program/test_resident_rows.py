@@ -12,9 +12,9 @@ from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_ste
 from engine.decode.tape import RECORD_BYTES
 from engine.decode.walker import Run, Walker
 from engine.program import matrix, resident_rows, sample
-from engine.program.matrix import Bias, Caches, Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
+from engine.program.operands import Bias, Caches, Norm, Weight
 from engine.program.resident import ResidentKernels
 from engine.program.resident_rows import Planes
 from engine.program.tuning import RowTuning, group_invocations

@@ -11,9 +11,9 @@ import pytest
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
 from engine.program import matrix, sample
-from engine.program.matrix import Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
+from engine.program.operands import Caches, Norm, Weight
 from engine.program.row_choices import RowDevice, divisions, lane_choices
 from engine.program.tuning import Matrix, RowTuning
 from engine.vulkan.memory import Slice
@@ -125,7 +125,7 @@ def test_qkv(gpu: Gpu, random: np.random.Generator, tested: int) -> None:
 
     def run(kernels: Kernels, weight: Weight) -> npt.NDArray[np.float32]:
         q, k, v = (gpu.poisoned(count * size * 4) for count in (heads, context, context))
-        caches = matrix.Caches(table, k, v, state, heads, kv_heads, context)
+        caches = Caches(table, k, v, state, heads, kv_heads, context)
         gpu.run(matrix.qkv(kernels, weight, x, q, caches, {"HEAD_DIM": size, "ROTATED": size}))
         return np.concatenate([gpu.read(item) for item in (q, k, v)])
 

@@ -11,9 +11,9 @@ import pytest
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
 from engine.program import matrix, sample
-from engine.program.matrix import Bias, Norm, Weight
 from engine.program.nodes import Node
 from engine.program.op import Op
+from engine.program.operands import Bias, Caches, Norm, Weight
 from engine.program.small_kernels import norm_defines
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines
@@ -117,9 +117,9 @@ def test_qkv_rope(
     projection = matrix.matvec(gpu.kernels, weight, y if with_norm else x, whole)
     gpu.run(*([norm_op] if with_norm else []), projection, *([biased] if end == "bias" else []), store)
     q_fused = gpu.poisoned(heads * size * 4 + 64)
-    where = matrix.Caches(None if end == "unturned" else table, caches[2], caches[3], state, heads, kv_heads, context)
+    where = Caches(None if end == "unturned" else table, caches[2], caches[3], state, heads, kv_heads, context)
     norm = Norm(scale, EPS) if with_norm else None
-    added = matrix.Bias(bias) if end == "bias" else None
+    added = Bias(bias) if end == "bias" else None
     gpu.run(matrix.qkv(gpu.kernels, weight, x, q_fused, where, rope, norm=norm, bias=added))
     for separate, fused in zip(caches[:2], caches[2:], strict=True):
         np.testing.assert_array_equal(gpu.read(fused, np.uint16), gpu.read(separate, np.uint16))

@@ -11,8 +11,8 @@ import pytest
 from gguf.constants import GGMLQuantizationType
 
 from engine.program import matrix, matrix_kernels, tuning
-from engine.program.matrix import Weight
 from engine.program.op import Op
+from engine.program.operands import Bias, Caches, Float16, Norm, Weight
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 from engine.weights.repack import repack
@@ -87,7 +87,7 @@ def matmul(gpu: Gpu, kernels: Kernels, weight: Weight, x: Slice, y: Slice, token
     if matrix_kernels.matrix_size(kernels) is None:
         return [matrix.matmul(kernels, weight, x, y, tokens, **end)]
     halves = tokens * -(-weight.cols // 32) * 64
-    made = matrix.Float16(gpu.poisoned(2 * halves), gpu.poisoned(tokens * 4))
+    made = Float16(gpu.poisoned(2 * halves), gpu.poisoned(tokens * 4))
     op = matrix.to_float16(kernels, x, made, tokens, weight.cols)
     return [op, matrix.matmul(kernels, weight, made, y, tokens, **end)]
 
@@ -228,10 +228,10 @@ def test_biased_product_is_product_then_bias(gpu: Gpu, kernels: Kernels, random:
         add = Op("bias", kernels.get("bias"), (separate, bias), (rows, count * rows), (-(-count * rows // 64), 1, 1))
         if count == 1:
             gpu.run(matrix.matvec(kernels, weight, x, separate), add)
-            gpu.run(matrix.matvec(kernels, weight, x, fused, bias=matrix.Bias(bias)))
+            gpu.run(matrix.matvec(kernels, weight, x, fused, bias=Bias(bias)))
         else:
             gpu.run(*matmul(gpu, kernels, weight, x, separate, count), add)
-            gpu.run(*matmul(gpu, kernels, weight, x, fused, count, bias=matrix.Bias(bias)))
+            gpu.run(*matmul(gpu, kernels, weight, x, fused, count, bias=Bias(bias)))
         result = gpu.read(fused)
         np.testing.assert_array_equal(result, gpu.read(separate))
         assert (result[count * rows :].view(np.uint8) == POISON).all(), "wrote past the last row"
@@ -308,7 +308,7 @@ def test_to_float16_keeps_22_bits(gpu: Gpu, variants: Variants, random: np.rando
     x[2:4] *= np.array([[1e30], [1e-25]], np.float32)
     x[4, 0], x[5, 0] = 60000.0, -3e38
     blocks = -(-cols // 32)
-    made = matrix.Float16(gpu.poisoned(6 * blocks * 128), gpu.poisoned(6 * 4))
+    made = Float16(gpu.poisoned(6 * blocks * 128), gpu.poisoned(6 * 4))
     gpu.run(matrix.to_float16(variants["gpu"], guarded(gpu, x), made, 6, cols))
     parts = gpu.read(made.values, np.float16).reshape(6, blocks, 2, 8, 4).astype(np.float64)
     parts = parts[..., [0, 2, 1, 3]].sum(2).reshape(6, -1)  # as float16.glsl orders a quad
@@ -344,8 +344,8 @@ def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, rando
     prepared = {kernels.get(name, defines) for name, defines, _ in required}
     weight = make_weight(gpu, kernels, random_raw(random, T.Q4_1, 40, 64), T.Q4_1, 40, 64)
     x = gpu.poisoned(256)
-    bias = matrix.Bias(x)
-    many = matrix.Float16(x, x) if matrix_kernels.matrix_size(kernels) else x
+    bias = Bias(x)
+    many = Float16(x, x) if matrix_kernels.matrix_size(kernels) else x
     ops = [
         matrix.matvec(kernels, weight, x, x), matrix.matvec(kernels, weight, x, x, add=True),
         matrix.gate_up(kernels, weight, weight, x, x), matrix.matmul(kernels, weight, many, x, 3),
@@ -354,8 +354,8 @@ def test_required_kernels_are_the_ones_ops_use(gpu: Gpu, kernels: Kernels, rando
         matrix.matmul(kernels, weight, many, x, 3, bias=bias), matrix.gate_up(kernels, weight, weight, x, x, gelu=True),
     ]  # fmt: skip
     if matrix_kernels.layout(kernels) == "gpu":
-        caches = matrix.Caches(x, x, x, x, 3, 1, 1)
-        for norm in (None, matrix.Norm(x, 1e-5)):
+        caches = Caches(x, x, x, x, 3, 1, 1)
+        for norm in (None, Norm(x, 1e-5)):
             for end in (None, bias):
                 ops.append(matrix.qkv(kernels, weight, x, x, caches, ROPE, norm=norm, bias=end))
                 ops.append(matrix.matvec(kernels, weight, x, x, norm=norm, bias=end))
