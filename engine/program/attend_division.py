@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.program.tuning import attend_lanes
 from engine.vulkan.pipelines import Resident
 
+_LANES = 512
 SPLIT_TOKENS = 64  # the fixed token ranges of decode attention; frozen, since another changes bits
 _MULTIPROCESSORS = 132
 _GROUPS_A_MULTIPROCESSOR = 2  # of 512 invocations, with 64 registers each
@@ -34,6 +34,11 @@ class MostHeads(NamedTuple):
 
     heads: int
     at_once: int
+
+
+def attend_lanes(subgroup_size: int) -> int:
+    """Invocations a workgroup; part of the arithmetic."""
+    return max(64, min(_LANES, 16 * subgroup_size))
 
 
 def most_heads(heads: int, kv_heads: int, head_size: int, subgroup_size: int, shared_bytes: int) -> MostHeads:

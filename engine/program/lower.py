@@ -15,8 +15,7 @@ from engine.program.matrix_kernels import MOST_GROUPS, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
 from engine.program.operands import Bias, Caches, Float16, Norm
-from engine.program.small_kernels import rope_defines, small_kernels
-from engine.program.tuning import prompt_tiles
+from engine.program.small_kernels import prompt_tiles, rope_defines, small_kernels
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernel, KernelSet
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from engine.program.attend_division import attend_lanes
 from engine.program.matrix import head_keys
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.tuning import MOST_PARTS, pick_lanes
+from engine.program.tuning import MOST_PARTS
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet
 
@@ -92,7 +93,9 @@ def _scan_defines(kernels: KernelSet) -> Defines:
 
 
 def _pick_defines(kernels: KernelSet) -> Defines:
-    return {} if "CPU_DEVICE" in kernels.base else {"PICK_LANES": pick_lanes(kernels.device.subgroup_size)}
+    if "CPU_DEVICE" in kernels.base:
+        return {}
+    return {"PICK_LANES": attend_lanes(kernels.device.subgroup_size)}  # as many as attention; part of the arithmetic
 
 
 def _padded(vocab: int) -> int:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.models.config import Geometry
-from engine.program.attend_division import SPLIT_TOKENS, most_heads
+from engine.program.attend_division import SPLIT_TOKENS, attend_lanes, most_heads
 from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, matrix_size
-from engine.program.tuning import attend_lanes, prompt_tiles
 from engine.vulkan.pipelines import Defines, KernelSet
 
 _NORM_LANES = 512
+
+
+class PromptTiles(NamedTuple):
+    """Queries a workgroup of prompt attention, and keys it takes at once; these are part of the arithmetic."""
+
+    queries: int
+    keys: int
 
 
 class KernelChoice(NamedTuple):
@@ -40,6 +46,11 @@ def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int) -> Define
     lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
     most, at_once = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes)
     return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": most, "HEADS_AT_ONCE": at_once}
+
+
+def prompt_tiles(head_size: int) -> PromptTiles:
+    """The tiles of attend_prompt.comp: float32 queries and float16 keys of it in 40 KiB of shared memory."""
+    return PromptTiles(32, 64) if head_size <= 128 else PromptTiles(16, 32)
 
 
 def prompt_defines(head_size: int) -> Defines:

@@ -28,7 +28,6 @@ _ROWS_OF_CHUNKS = 4
 MOST_SUMS_BYTES = 4096  # of shared memory
 _OTHER_SHARED_BYTES = MOST_SUMS_BYTES + 512  # and the LM head's history
 _CODEBOOK_SHARED_BYTES = 2048
-_ATTEND_LANES = 512
 _FEW_LOADS = {1: 1.3, 2: 1.12, 4: 1.04}  # what rows of all tensors at once cost: fewer loads are in flight
 
 
@@ -79,11 +78,6 @@ def lanes(kind: _T, cols: int, subgroup_size: int, tuned: RowTuning = UNTUNED) -
 def group_invocations(subgroup_size: int, most_invocations: int) -> int:
     """Invocations a workgroup where all kernels have as many: in the persistent mode."""
     return min(_INVOCATIONS_A_GROUP, 16 * subgroup_size, most_invocations)
-
-
-def pick_lanes(subgroup_size: int) -> int:
-    """Invocations of the workgroup that samples; part of its arithmetic."""
-    return attend_lanes(subgroup_size)
 
 
 def division(
@@ -168,20 +162,3 @@ def stage_blocks(kind: _T, cols: int, team: int, shared_bytes: int) -> int:
     others = _OTHER_SHARED_BYTES + (_CODEBOOK_SHARED_BYTES if kind in CODEBOOKS else 0)
     most = (shared_bytes - others - 4 * blocks) // block_bytes
     return blocks if blocks <= most else max(1, most // team) * team
-
-
-def attend_lanes(subgroup_size: int) -> int:
-    """Invocations a workgroup of decode attention; part of its arithmetic."""
-    return max(64, min(_ATTEND_LANES, 16 * subgroup_size))
-
-
-class PromptTiles(NamedTuple):
-    """Queries a workgroup of prompt attention, and keys it takes at once; these are part of the arithmetic."""
-
-    queries: int
-    keys: int
-
-
-def prompt_tiles(head_size: int) -> PromptTiles:
-    """The tiles of attend_prompt.comp: float32 queries and float16 keys of it in 40 KiB of shared memory."""
-    return PromptTiles(32, 64) if head_size <= 128 else PromptTiles(16, 32)
