@@ -106,9 +106,9 @@ class RowTuner:
         self.is_due = False
         self.used = Tuning(
             origin,
-            {f"{kind.name} x {cols}": team for (kind, cols), team in tuning.lanes.items()},
+            {f"{type.name} x {cols}": team for (type, cols), team in tuning.lanes.items()},
             {
-                f"{kernel.removesuffix('_groups')} {kind.name} {rows} x {cols}": divided
-                for (kernel, kind, rows, cols), divided in tuning.divisions.items()
+                f"{kernel.removesuffix('_groups')} {type.name} {rows} x {cols}": divided
+                for (kernel, type, rows, cols), divided in tuning.divisions.items()
             },
         )

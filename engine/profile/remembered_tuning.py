@@ -36,7 +36,7 @@ def _file() -> Path:
 
 def _to_json(tuning: RowTuning) -> dict[str, Any]:
     return {
-        "lanes": [[kind.name, cols, team] for (kind, cols), team in tuning.lanes.items()],
+        "lanes": [[type.name, cols, team] for (type, cols), team in tuning.lanes.items()],
         "divisions": [
             [matrix.kernel, matrix.type.name, matrix.rows, matrix.cols, *divided]
             for matrix, divided in tuning.divisions.items()
@@ -45,10 +45,10 @@ def _to_json(tuning: RowTuning) -> dict[str, Any]:
 
 
 def _from_json(found: Any) -> RowTuning:
-    shared = {(_type(kind), int(cols)): int(team) for kind, cols, team in found["lanes"]}
+    shared = {(_type(name), int(cols)): int(team) for name, cols, team in found["lanes"]}
     divisions = {
-        Matrix(str(kernel), _type(kind), int(rows), int(cols)): Division(*map(int, divided))
-        for kernel, kind, rows, cols, *divided in found["divisions"]
+        Matrix(str(kernel), _type(name), int(rows), int(cols)): Division(*map(int, divided))
+        for kernel, name, rows, cols, *divided in found["divisions"]
     }
     return RowTuning(shared, divisions)
 

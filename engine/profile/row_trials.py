@@ -116,9 +116,9 @@ class RowTrials:
         return ops
 
     def _defines(self, op: Op, choice: Choice) -> Defines:
-        (_, kind, rows, cols), team, divided = choice
+        (_, type, rows, cols), team, divided = choice
         kept = {name: value for name, value in op.kernel.defines.items() if name not in ROW_DEFINES}
-        return kept | row_defines(kind, rows, cols, team, divided, self._device.shared_bytes)
+        return kept | row_defines(type, rows, cols, team, divided, self._device.shared_bytes)
 
     def _build(self, choices: Sequence[Choice], built: Callable[[], None]) -> _Built:
         jobs: dict[tuple[object, ...], tuple[str, Defines]] = {}

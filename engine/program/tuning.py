@@ -66,9 +66,9 @@ class RowTuning:
 UNTUNED = RowTuning()
 
 
-def lanes(kind: _T, cols: int, subgroup_size: int, tuned: RowTuning = UNTUNED) -> int:
+def lanes(type: _T, cols: int, subgroup_size: int, tuned: RowTuning = UNTUNED) -> int:
     """Invocations that share a row of ``cols`` columns: one a block of 32 columns, up to a limit."""
-    known = tuned.lanes.get((kind, cols))
+    known = tuned.lanes.get((type, cols))
     if known is not None:
         return known
     blocks = -(-cols // 32)
@@ -82,7 +82,7 @@ def group_invocations(subgroup_size: int, most_invocations: int) -> int:
 
 def division(
     kernel: str,
-    kind: _T,
+    type: _T,
     rows: int,
     cols: int,
     subgroup_size: int,
@@ -95,13 +95,13 @@ def division(
     ``most_invocations``: what a workgroup of this device may have. Workgroups that are ``resident`` are shared out so
     that the busiest team has few rows.
     """
-    known = tuned.divisions.get(Matrix(kernel, kind, rows, cols))
+    known = tuned.divisions.get(Matrix(kernel, type, rows, cols))
     if known is not None and resident is None:
         return known
-    team = lanes(kind, cols, subgroup_size, tuned)
+    team = lanes(type, cols, subgroup_size, tuned)
     several_chunks = cols > 32 * team  # then a row's next blocks are loaded as the last ones are used up
     wanted = _ROWS_OF_CHUNKS if several_chunks else _DEFAULT_ROWS
-    most = min(_ROWS_AT_ONCE.get(kind, wanted), subgroup_size) // tensors(kernel)
+    most = min(_ROWS_AT_ONCE.get(type, wanted), subgroup_size) // tensors(kernel)
     least = least_rows(kernel)
     if resident is not None:
         teams = max(1, resident.group // team)
@@ -152,13 +152,13 @@ def _resident_division(most: int, least: int, rows: int, sides: int, teams: int,
     return Division(at_once, teams, min(resident.workgroups, -(-rows // (at_once * teams))))
 
 
-def stage_blocks(kind: _T, cols: int, team: int, shared_bytes: int) -> int:
+def stage_blocks(type: _T, cols: int, team: int, shared_bytes: int) -> int:
     """Blocks of 32 columns of x in a workgroup's ``shared_bytes`` of shared memory at once.
 
     All, or whole chunks of a ``team``'s lanes.
     """
-    block_bytes = 144 if kind in FLOATS else 112  # PITCH of block_x.glsl
+    block_bytes = 144 if type in FLOATS else 112  # PITCH of block_x.glsl
     blocks = -(-cols // 32)
-    others = _OTHER_SHARED_BYTES + (_CODEBOOK_SHARED_BYTES if kind in CODEBOOKS else 0)
+    others = _OTHER_SHARED_BYTES + (_CODEBOOK_SHARED_BYTES if type in CODEBOOKS else 0)
     most = (shared_bytes - others - 4 * blocks) // block_bytes
     return blocks if blocks <= most else max(1, most // team) * team
