@@ -13,11 +13,17 @@ the machine's own libraries and see no variable. ``ZINCCHAT_DRIVER=system`` keep
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 from pathlib import Path
 
-from zincchat import cached_driver, faked_card
+_INTERRUPTED = 130
+try:
+    import runpy
+
+    from zincchat import cached_driver, faked_card
+except KeyboardInterrupt:
+    sys.stderr.write("zincchat: interrupted\n")
+    sys.exit(_INTERRUPTED)
 
 
 def driver_environment() -> dict[str, str]:
@@ -81,7 +87,7 @@ def main() -> int:
         return command() or 0
     except KeyboardInterrupt:  # while modules are imported, before the command line can take it
         sys.stderr.write("zincchat: interrupted\n")
-        return 130
+        return _INTERRUPTED
 
 
 def _execute(arguments: list[str]) -> None:

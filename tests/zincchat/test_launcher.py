@@ -201,3 +201,19 @@ def test_ctrl_c_before_the_command_line_is_read_is_one_line(monkeypatch, capsys)
     monkeypatch.setattr(launcher, "select_driver", lambda: signal.raise_signal(signal.SIGINT))
     assert launcher.main() == 130
     assert capsys.readouterr().err == "zincchat: interrupted\n"
+
+
+def test_ctrl_c_while_the_launcher_is_imported_is_one_line():
+    script = """
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "zincchat.cached_driver":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+import zincchat.launcher
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=200
+    )
+    assert (done.returncode, done.stderr) == (130, "zincchat: interrupted\n")

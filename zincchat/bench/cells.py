@@ -116,12 +116,13 @@ def kernel_grid(kernels: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def kernel_setting(kernels: dict[str, Any]) -> str:
     """Whose kernels these are."""
+    stamped = kernels["stamped_tokens"]
     return ", ".join(
         (
             kernels["mode"],
             f"fusion {kernels['fusion_setting']}",
             f"barriers {kernels['barriers']}",
-            f"{kernels['stamped_tokens']} stamped tokens",
+            "1 stamped token" if stamped == 1 else f"{stamped} stamped tokens",
         )
     )
 

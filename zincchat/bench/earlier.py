@@ -11,6 +11,8 @@ from zincchat.cli.errors import Failure
 
 _Key = tuple[str, str, str]  # mode, barriers, fusion
 
+_LEAST, _MOST = 1e-9, 1e15  # tok/s, whose ratios are numbers: JSON holds Infinity too, and integers that no float can
+
 # What must be the same for a ratio to tell of zincchat alone, with the words for it.
 _CIRCUMSTANCES = {
     "device": "device",
@@ -49,7 +51,7 @@ def _is_run(run: Any) -> bool:
     if not isinstance(run, dict) or not all(isinstance(run.get(name), str) for name in ("mode", "barriers")):
         return False
     rates = [*_repeats(run, "decode_tok_s"), _median(run, "decode_tok_s"), _median(run, "prefill_tok_s")]
-    return all(isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0 for rate in rates)
+    return all(isinstance(rate, int | float) and not isinstance(rate, bool) and _LEAST < rate < _MOST for rate in rates)
 
 
 def compare(report: dict[str, Any], earlier: dict[str, Any], name: str) -> dict[str, Any]:

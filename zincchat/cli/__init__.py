@@ -15,6 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     from zincchat.cli.errors import Invocation, run_guarded
     from zincchat.cli.group import zincchat
+    from zincchat.cli.interruption import interrupts_remembered
     from zincchat.cli.termination import on_termination
 
     for name in ("stdin", "stdout", "stderr"):
@@ -29,5 +30,5 @@ def main(argv: Sequence[str] | None = None) -> int:
             zincchat.invoke(context)
         return 0
 
-    with on_termination():
+    with on_termination(), interrupts_remembered(invocation):
         return run_guarded(invoke, invocation)

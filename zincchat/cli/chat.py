@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zincchat.cli import options
 from zincchat.cli.errors import Failure
+from zincchat.cli.interruption import forget_interrupts
 from zincchat.cli.loading import device_argument
 from zincchat.cli.resolve import resolve_model
 from zincchat.cli.termination import on_termination
@@ -47,6 +48,7 @@ def open_chat(values: dict[str, Any]) -> int:
             history_path=data_dir() / PROMPT_HISTORY,
         ),
     )
+    forget_interrupts()
     with on_termination(lambda code: app.exit(return_code=code)):
         app.run()
     return app.return_code or 0

@@ -29,6 +29,7 @@ class Invocation:
 
     argv: list[str] = field(default_factory=list)
     debug: bool = False
+    interrupted: bool = False  # by Ctrl-C, whatever became of its KeyboardInterrupt
 
     @property
     def command(self) -> str:
@@ -58,6 +59,8 @@ def run_guarded(body: Callable[[], int], invocation: Invocation) -> int:
     except click.ClickException as error:
         return _report(error.format_message(), error.exit_code, error, invocation.debug)
     except Exception as error:  # the last line of defence: a traceback is for --debug
+        if invocation.interrupted:
+            return _report("interrupted", INTERRUPTED, error, invocation.debug)
         return _report(describe(error), FAILURE, error, invocation.debug)
 
 

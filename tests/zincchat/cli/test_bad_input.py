@@ -104,6 +104,11 @@ def test_a_missing_messages_file(zincchat: Zincchat, tmp_path: Path) -> None:
     assert_one_line(zincchat("run", "--messages", str(tmp_path / "none.json")), 2, "none.json", "No such file")
 
 
+def rates_of(rate: str) -> bytes:
+    run = '{"mode": "reuse", "barriers": "needed", "decode_tok_s": {"median": %s}, "prefill_tok_s": {"median": 1}}'
+    return ('{"runs": [' + run % rate + "]}").encode()
+
+
 @pytest.mark.parametrize(
     ("content", "part"),
     [
@@ -116,6 +121,7 @@ def test_a_missing_messages_file(zincchat: Zincchat, tmp_path: Path) -> None:
             b'{"runs": [{"mode": "a", "barriers": "", "decode_tok_s": {"median": 0}, "prefill_tok_s": {"median": 1}}]}',
             "not a bench's JSON",
         ),
+        *((rates_of(rate), "not a bench's JSON") for rate in ("Infinity", "1" + 400 * "0", "1e-320", "NaN", "true")),
     ],
 )
 def test_a_bad_earlier_bench(zincchat: Zincchat, tmp_path: Path, content: bytes, part: str) -> None:

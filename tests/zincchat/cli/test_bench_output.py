@@ -12,6 +12,7 @@ import engine as engine_package
 from engine import TokenTiming, TokenTrace
 from tests.made_traces import made_trace
 from tests.zincchat.cli.conftest import Outcome
+from zincchat.bench.cells import kernel_setting
 from zincchat.cli.output import bytes_text
 
 Zincchat = Callable[..., Outcome]
@@ -49,6 +50,18 @@ def test_one_repeat_is_not_interleaved(zincchat: Zincchat) -> None:
     once = ("bench", "--prefill", "8", "--tokens", "16", "--repeat", "1", "--modes", "reuse")
     assert "from an empty context, 1 repeat;" in zincchat(*once).out
     assert "from an empty context, 1 repeat," in zincchat(*once, "--markdown").out
+
+
+def test_one_repeat_has_no_interval(zincchat: Zincchat) -> None:
+    text = zincchat(*TWO_MODES, "--repeat", "1").out
+    assert "1 repeat: no interval; --repeat 6 reaches 95%" in text
+    assert "covers" not in text
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "1 stamped token"), (2, "2 stamped tokens")])
+def test_the_kernels_say_of_how_many_stamped_tokens_they_are(count: int, text: str) -> None:
+    setting = {"mode": "reuse", "fusion_setting": "on", "barriers": "needed", "stamped_tokens": count}
+    assert kernel_setting(setting) == f"reuse, fusion on, barriers needed, {text}"
 
 
 @pytest.mark.parametrize(
