@@ -132,10 +132,9 @@ class Kernels:
     def prepare(
         self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None], threads: int | None = None
     ) -> None:
-        """Build many (name, defines, stamped) at once on several threads; ``done`` is called after each."""
-        jobs = [job for job in wanted if (job[0], job[2], *sorted(job[1].items())) not in self._kernels]
+        """Build many (name, defines, stamped) on several threads; ``done`` is called for each, there already or not."""
         with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 2)) as pool:
-            for _ in pool.map(lambda job: self.get(*job), jobs):
+            for _ in pool.map(lambda job: self.get(*job), wanted):
                 done()
 
     def of_source(self, label: str, source: Callable[[], str], key: str, push_bytes: int) -> Kernel:

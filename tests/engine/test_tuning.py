@@ -165,6 +165,8 @@ def test_a_model_is_measured_once(path: Path, kept: Path, monkeypatch: pytest.Mo
         assert all(us > 0 for us in times.values()) and len(times) > 5
         measured = opened.tuning
     assert [at for at in stages if at[0] == "tuning"][-1] == ("tuning", 6, 6)
+    counts = [(done, total) for stage, done, total in stages if stage == "kernels"]
+    assert [total for done, total in counts if done == 0] == [total for done, total in counts if done == total]
     monkeypatch.setattr(RowTuner, "measure", lambda *_: pytest.fail("measured again"))
     with Engine.open(path, context=64, row_kernels=False, tuning=True) as opened:
         assert opened.tuning.origin == "remembered"
