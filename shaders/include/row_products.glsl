@@ -51,9 +51,11 @@ shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
 #elif SUMS == 4
 #define EACH_FIRST(M) M(a, 0u) M(b, 1u)
 #define EACH_SECOND(M) M(c, 2u) M(d, 3u)
-#else
+#elif SUMS == 8
 #define EACH_FIRST(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u)
 #define EACH_SECOND(M) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
+#else
+#error SUMS is 1, 2, 4 or 8
 #endif
 #define EACH_SUM(M) EACH_FIRST(M) EACH_SECOND(M)
 
