@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.matrix_tiles import X_PARTS, matrix_tiles
-from engine.program.tuning import UNTUNED, Division, division, lanes, stage_blocks
+from engine.program.tuning import UNTUNED, Division, Matrix, division, lanes, stage_blocks
 from engine.vulkan.cooperative_matrix import MatrixSize
 from engine.vulkan.pipelines import Defines, KernelSet
 from engine.weights.formats import FLOATS, Layout
@@ -106,7 +106,8 @@ def choose(
     name = f"{operation}_groups"
     device = kernels.device
     width, tuned = device.subgroup_size, kernels.tuning or UNTUNED
-    divided = division(name, type, rows, cols, width, device.most_invocations, kernels.resident, tuned)
+    matrix = Matrix(name, type, rows, cols)
+    divided = division(matrix, width, device.most_invocations, kernels.resident, tuned)
     defines |= row_defines(type, rows, cols, lanes(type, cols, width, tuned), divided, device.shared_bytes)
     return name, defines, (divided.workgroups, 1, 1)
 

@@ -55,7 +55,7 @@ def usual(matrix: Matrix, device: RowDevice, team: int | None = None) -> Choice:
     if team is None:
         team = lanes(matrix.type, matrix.cols, device.subgroup_size)
     tuned = RowTuning(lanes={(matrix.type, matrix.cols): team})
-    return Choice(matrix, team, division(*matrix, device.subgroup_size, device.most_invocations, tuned=tuned))
+    return Choice(matrix, team, division(matrix, device.subgroup_size, device.most_invocations, tuned=tuned))
 
 
 def lane_choices(type: GGMLQuantizationType, cols: int, device: RowDevice) -> list[int]:

@@ -81,21 +81,19 @@ def group_invocations(subgroup_size: int, most_invocations: int) -> int:
 
 
 def division(
-    kernel: str,
-    type: _T,
-    rows: int,
-    cols: int,
+    matrix: Matrix,
     subgroup_size: int,
     most_invocations: int,
     resident: Resident | None = None,
     tuned: RowTuning = UNTUNED,
 ) -> Division:
-    """How ``kernel`` divides a matrix of ``rows`` x ``cols``.
+    """How its kernel divides ``matrix``.
 
     ``most_invocations``: what a workgroup of this device may have. Workgroups that are ``resident`` are shared out so
     that the busiest team has few rows.
     """
-    known = tuned.divisions.get(Matrix(kernel, type, rows, cols))
+    kernel, type, rows, cols = matrix
+    known = tuned.divisions.get(matrix)
     if known is not None and resident is None:
         return known
     team = lanes(type, cols, subgroup_size, tuned)
