@@ -5,11 +5,10 @@
 // one there, a subgroup does here what each of them does, one after another, which gives the same bits.
 //
 // A tile is `rows_a_tile` rows of each tensor, `sums` in all (2 or 4): neighbouring rows, rows of gate and up by turns, or
-// pairs of dimensions. Of the four blocks that a lane has at hand, two (a, b) are always on their way from one turn to the
-// next, two (c, d) are asked for in the turn that multiplies them (row_products.glsl says why). They are blocks of four
-// rows, or of the same two rows: c and d a chunk behind a and b (END_DEEP) or in the next part (END_PAIRED). A turn has no
-// branch: NVIDIA's compiler tells loads apart only within a basic block. Tiles go round the workgroups first, then round
-// a workgroup's subgroups (teams).
+// pairs of dimensions. A lane has four blocks at hand: of four rows, or of the same two rows, c and d a chunk behind a and
+// b (END_DEEP) or in the next part (END_PAIRED). All four are asked for before the barrier, and anew as they are used up:
+// a warp waits for them together then, while others multiply. A turn has no branch, which would part loads from products.
+// Tiles go round the workgroups first, then round a workgroup's subgroups (teams).
 //
 // Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
 // NORM_BLOCKS, of those that are RMS-normed, if any are; WIDE, if any has four sums,
@@ -175,6 +174,11 @@ void kernel() {
     if (tile < tiles) {
         LOAD(a, row.x, 0u, block)
         LOAD(b, row.y, 1u, block)
+#if SUMS == 4
+        const uint second_block = min(behind + lane, blocks - 1u);
+        LOAD(c, row.z, 0u, second_block)
+        LOAD(d, row.w, 1u, second_block)
+#endif
     }
 #ifdef CODEBOOK
     fill_code_bytes();  // a barrier follows
@@ -212,8 +216,6 @@ void kernel() {
                 if (from + lane >= blocks) { CLEAR_X }
 #if SUMS == 4
                 const uint second = from + behind + lane, second_block = min(second, blocks - 1u);
-                LOAD(c, row.z, 0u, second_block)
-                LOAD(d, row.w, 1u, second_block)
 #endif
                 // where nothing is next, what is at hand is asked for again
                 const bool ends = from + step >= blocks;
@@ -233,6 +235,10 @@ void kernel() {
                 ADD(d)
                 sum_a = deep ? sum_c : sum_a;
                 sum_b = deep ? sum_d : sum_b;
+                const uint next_second = min((ends ? next_part * SUBGROUP_SIZE : from + step) + behind + lane, blocks - 1u);
+                const uvec2 next_cd = ends && next_part == 0u ? next_row.zw : row.zw;
+                LOAD(c, next_cd.x, 0u, next_second)
+                LOAD(d, next_cd.y, 1u, next_second)
 #endif
                 block = next_block;
             }
