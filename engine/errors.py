@@ -8,5 +8,11 @@ class EngineError(Exception):
     """
 
 
+def shortened(value: object) -> str:
+    """How an error's line quotes a value that a file states: its repr, in 40 characters at most."""
+    text = repr(value)
+    return text if len(text) < 40 else text[:37] + "..."
+
+
 class Cancelled(Exception):
     """The caller's cancel event was set; what was done until then stays usable."""

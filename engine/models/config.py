@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import EngineError
+from engine.errors import EngineError, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Metadata:
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
             raise EngineError(
-                f"{self.file_name}: {self.architecture}.{key} is {_short(value)}; expected {low} to {high}"
+                f"{self.file_name}: {self.architecture}.{key} is {shortened(value)}; expected {low} to {high}"
             )
         return int(value)
 
@@ -116,7 +116,7 @@ class Metadata:
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not low <= value <= high:
             raise EngineError(
-                f"{self.file_name}: {self.architecture}.{key} is {_short(value)}; expected {low} to {high}"
+                f"{self.file_name}: {self.architecture}.{key} is {shortened(value)}; expected {low} to {high}"
             )
         return float(value)
 
@@ -125,8 +125,3 @@ class Metadata:
         if value is None:
             raise EngineError(f"{self.file_name}: the header lacks {self.architecture}.{key}")
         return value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 40 else text[:37] + "..."

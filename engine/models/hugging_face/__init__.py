@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from engine.errors import EngineError
-from engine.models.hugging_face import gemma3, llama, qwen2, qwen3, qwen35, smollm3
+from engine.models.hugging_face import gemma3, llama, qwen35, smollm3
 from engine.models.hugging_face.config import FILE, Config
+from engine.models.hugging_face.qwen2 import QWEN2
+from engine.models.hugging_face.qwen3 import QWEN3
 from engine.models.hugging_face.rules import Rules
 
-_MODULES: tuple[Rules, ...] = (llama, qwen2, qwen3, qwen35, gemma3, smollm3)
-RULES = {model_type: module for module in _MODULES for model_type in module.MODEL_TYPES}
+_ALL: tuple[Rules, ...] = (llama, QWEN2, QWEN3, qwen35, gemma3, smollm3)
+RULES = {model_type: one for one in _ALL for model_type in one.MODEL_TYPES}
 
 
 def rules_for(config: Config) -> Rules:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.errors import EngineError
+from engine.errors import EngineError, shortened
 from engine.text.json_file import read_json_object
 
 FILE = "config.json"
@@ -93,11 +93,11 @@ class Config:
         value = default if value is None else value
         if value not in allowed:
             expected = " or ".join("none" if item is None else str(item).lower() for item in allowed)
-            raise EngineError(f"{self.name}: {key} is {_short(value)} in {FILE}; only {expected} is supported")
+            raise EngineError(f"{self.name}: {key} is {shortened(value)} in {FILE}; only {expected} is supported")
 
     def error(self, key: str, expected: str) -> EngineError:
         """An error about ``key``, whose value is not ``expected``."""
-        return EngineError(f"{self.name}: {key} is {_short(self.get(key))} in {FILE}; it must be {expected}")
+        return EngineError(f"{self.name}: {key} is {shortened(self.get(key))} in {FILE}; it must be {expected}")
 
     def heads(self, key: str = "num_attention_heads", default: int | None = None) -> int:
         """A number of heads."""
@@ -121,8 +121,3 @@ class Config:
         if value is None:
             raise EngineError(f"{self.name}: {FILE} lacks {key}")
         return value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) < 40 else text[:37] + "..."

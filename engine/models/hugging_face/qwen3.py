@@ -2,30 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from engine.models.hugging_face.rules import QK_NORM
+from engine.models.hugging_face.uniform import Uniform
 
-from engine.models.hugging_face.config import Config
-from engine.models.hugging_face.rope import Rope
-from engine.models.hugging_face.rules import ATTENTION, FEED_FORWARD, QK_NORM, UNCHANGED, Conversion, Values, shape_keys
-
-ARCHITECTURE = "qwen3"
-MODEL_TYPES = ("qwen3",)
-TIED = False
-LAYER_TENSORS = {**ATTENTION, **QK_NORM, **FEED_FORWARD, "post_attention_layernorm": "ffn_norm"}
-
-
-def metadata(config: Config) -> dict[str, Any]:
-    """See Rules."""
-    config.require("hidden_act", "silu", default="silu")
-    config.require("use_sliding_window", False, default=False)
-    return shape_keys(config) | Rope(config, 10000.0).keys()
-
-
-def conversion(config: Config, name: str) -> Conversion:
-    """See Rules."""
-    return UNCHANGED
-
-
-def added_tensors(config: Config) -> dict[str, Values]:
-    """See Rules."""
-    return {}
+QWEN3 = Uniform("qwen3", QK_NORM)

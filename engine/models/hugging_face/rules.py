@@ -38,7 +38,7 @@ UNCHANGED = Conversion()
 
 
 class Rules(Protocol):
-    """A module of this package; ``engine.models.hugging_face`` lists them."""
+    """A module of this package, or an object in one; ``engine.models.hugging_face`` lists them."""
 
     @property
     def ARCHITECTURE(self) -> str:
