@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine import Token
 
 PANEL_MIN_COLUMNS = 100
-PANEL_MIN_ROWS = 28
+PANEL_MIN_ROWS = 29
 
 
 class PanelController:

@@ -127,7 +127,7 @@ async def test_measure_says_where_to_look() -> None:
     async with chatting(answer="word " * 40, size=NARROW) as chat:
         await chat.enter("/measure")
         await measured(chat)
-        assert chat.status == "measured: the results take a terminal of 100 columns and 28 rows"
+        assert chat.status == "measured: the results take a terminal of 100 columns and 29 rows"
     async with chatting(answer="word " * 40, hold=in_todays_settings) as chat:
         await chat.enter("/measure")
         await chat.enter("/panel off")

@@ -8,11 +8,16 @@ import statistics
 
 import numpy as np
 import pytest
+from textual.widgets import Footer
 
 from engine import MODES
 from tests.zincchat.app_driver import NARROW, Chat, chatting
 from zincchat.options import ChatOptions
+from zincchat.panel_controller import PANEL_MIN_COLUMNS, PANEL_MIN_ROWS
+from zincchat.widgets.article import Article
 from zincchat.widgets.figures import Figures
+from zincchat.widgets.kernel_table import KernelTable
+from zincchat.widgets.line_view import LineView
 from zincchat.widgets.panel_line import PanelLine
 from zincchat.widgets.side_panel import SidePanel
 
@@ -159,7 +164,7 @@ async def test_narrow_terminals_and_presets_choose_the_form() -> None:
         assert re.search(r"\d+/2048", line)
         await chat.enter("/panel full")
         assert form(chat) == (False, True)
-        assert "takes 100 columns and 28 rows" in chat.status
+        assert "takes 100 columns and 29 rows" in chat.status
     async with chatting(options=ChatOptions(panel="off")) as chat:
         assert form(chat) == (False, False)
 
@@ -265,3 +270,14 @@ async def test_a_changed_setting_ends_an_ab() -> None:
         await chat.until(lambda: len(chat.engine.timings) > changed + 30)
         assert {timing.mode for timing in chat.engine.timings[changed:]} == {"reuse"}
         assert "A/B" not in chat.header
+
+
+@pytest.mark.parametrize(("preset", "widget"), [("panel", Figures), ("full", Article), ("kernels", KernelTable)])
+async def test_every_line_of_a_panel_has_a_row_in_the_smallest_terminal(preset: str, widget: type[LineView]) -> None:
+    async with chatting(size=(PANEL_MIN_COLUMNS, PANEL_MIN_ROWS)) as chat:
+        await chat.enter(f"/panel {preset}")
+        await chat.ask("go")
+        shown = chat.app.query_one(widget)
+        assert shown.region.bottom <= chat.app.query_one(Footer).region.y
+        assert shown.content_size.height == len(shown.lines())
+        assert len(chat.bars) >= 2

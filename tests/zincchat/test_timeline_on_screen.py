@@ -7,6 +7,7 @@ import asyncio
 from textual.strip import Strip
 
 from tests.zincchat.app_driver import NARROW, WIDE, Chat, chatting
+from zincchat.panel_controller import PANEL_MIN_ROWS
 from zincchat.widgets.side_panel import SidePanel
 from zincchat.widgets.timeline import Timeline
 
@@ -98,7 +99,7 @@ async def test_it_fits_a_small_terminal_and_leaves_room_to_the_panel() -> None:
         await chat.ask("go")
         assert max(len(line) for line in shown(chat)) <= NARROW[0]
         assert chat.app.query_one(Timeline).region.bottom < NARROW[1]
-    async with chatting(size=(140, 28)) as chat:
+    async with chatting(size=(140, PANEL_MIN_ROWS)) as chat:
         panel = chat.app.query_one(SidePanel)
         assert panel.display
         await chat.pilot.press("f6")
