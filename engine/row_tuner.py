@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from engine.decode.program import DecodeProgram
+from engine.errors import EngineError
 from engine.profile.choose import choice_key
 from engine.profile.remembered_tuning import VERSION, remember, remembered
 from engine.profile.row_trials import Limits, RowTrials, workloads
@@ -35,6 +36,14 @@ class Tuning:
     divisions: Mapping[str, Division] = field(default_factory=dict)
 
 
+def _unless_off() -> bool:
+    """Whether ZINCCHAT_TUNING lets a device be measured; it takes one word, so that no other is passed over."""
+    word = os.environ.get("ZINCCHAT_TUNING", "")
+    if word not in ("", "off"):
+        raise EngineError(f"ZINCCHAT_TUNING is {word!r}: set it to off to divide matrices as usual, or unset it")
+    return not word
+
+
 class RowTuner:
     """Sets the ``tuning`` of a device's kernels, and tells it in ``used``.
 
@@ -46,10 +55,10 @@ class RowTuner:
         """Take what is remembered for the device and ``facts`` of the model; where ``is_due``, ``measure`` follows.
 
         ``wanted`` None measures on GPUs unless ZINCCHAT_TUNING is "off", and not where a software device runs a GPU's
-        kernels. Row kernels divide nothing.
+        kernels. Row kernels divide nothing. Raises EngineError for any other word in that variable.
         """
         if wanted is None:
-            wanted = not kernels.device.is_cpu and os.environ.get("ZINCCHAT_TUNING") != "off"
+            wanted = _unless_off() and not kernels.device.is_cpu
         device = self._device = kernels.device
         self._kernels = kernels
         self._limits = RowDevice(device.subgroup_size, device.most_invocations, device.shared_bytes)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from gguf.constants import GGMLQuantizationType as T
 
-from engine import FUSION_PASSES, Engine, Sampling, row_tuner
+from engine import FUSION_PASSES, Engine, EngineError, Sampling, row_tuner
 from engine.decode.program import Settings
 from engine.profile import choose, remembered_tuning
 from engine.profile.row_trials import Limits
@@ -75,6 +75,14 @@ def test_measured_on_gpus_unless_it_is_not_wanted(kept: Path) -> None:
 def test_the_environment_can_leave_it_out(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZINCCHAT_TUNING", "off")
     assert not RowTuner(kernels(), None, ()).is_due
+    assert RowTuner(kernels(), True, ()).is_due
+
+
+@pytest.mark.parametrize("word", ["OFF", "0", "no", "on"])
+def test_the_environment_takes_no_other_word(kept: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    monkeypatch.setenv("ZINCCHAT_TUNING", word)
+    with pytest.raises(EngineError, match=f"ZINCCHAT_TUNING is '{word}': set it to off"):
+        RowTuner(kernels(), None, ())
     assert RowTuner(kernels(), True, ()).is_due
 
 

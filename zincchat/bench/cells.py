@@ -116,13 +116,12 @@ def kernel_grid(kernels: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def kernel_setting(kernels: dict[str, Any]) -> str:
     """Whose kernels these are."""
-    stamped = kernels["stamped_tokens"]
     return ", ".join(
         (
             kernels["mode"],
             f"fusion {kernels['fusion_setting']}",
             f"barriers {kernels['barriers']}",
-            "1 stamped token" if stamped == 1 else f"{stamped} stamped tokens",
+            tokens(kernels["stamped_tokens"], "stamped "),
         )
     )
 
@@ -146,6 +145,11 @@ def tuning(value: dict[str, Any]) -> str:
     others = f"{count} {'matrix' if count == 1 else 'matrices'} otherwise than usual" if count else "rows as usual"
     when = "" if value["origin"] == "measured" else ", at an earlier start"
     return f"matrices divided as measured on this device{when}: {lanes}; {others}"
+
+
+def tokens(count: int, kind: str = "") -> str:
+    """So many tokens, of a kind."""
+    return f"{count} {kind}{'token' if count == 1 else 'tokens'}"
 
 
 def host(report: dict[str, Any]) -> str:

@@ -50,9 +50,9 @@ def _caption(report: dict[str, Any]) -> str:
         f" driver {_escaped(str(report['driver']))}, Vulkan {versions['vulkan_api']}; {_escaped(cells.host(report))};"
         f" zincchat {versions['zincchat']}, Python {versions['python']}; {cells.date(report)};"
         f" clocks {_escaped(cells.clocks(report))}; {_escaped(cells.tuning(report['tuning']))}."
-        f" Greedy, {report['decode_tokens']} tokens from an empty context,"
+        f" Greedy, {cells.tokens(report['decode_tokens'])} from an empty context,"
         f" {cells.repeats(report)}{f', {shared}' if shared else ''}; medians, milliseconds a token."
-        f" Prefill of {report['prefill_tokens']} tokens {_rate(prefill)} tok/s.{floor}*\n"
+        f" Prefill of {cells.tokens(report['prefill_tokens'])} {_rate(prefill)} tok/s.{floor}*\n"
         f"*Command:* `{report['command']}`"
     )
 

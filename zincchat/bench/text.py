@@ -89,11 +89,11 @@ def _head(report: dict[str, Any]) -> list[str]:
     ]
     lines.append(cells.tuning(report["tuning"]))
     lines.append(
-        f"greedy decode of {report['decode_tokens']} tokens from an empty context, {cells.repeats(report)}"
+        f"greedy decode of {cells.tokens(report['decode_tokens'])} from an empty context, {cells.repeats(report)}"
         f"{f'; {shared}' if shared else ''}"
     )
     lines.append(
-        f"prefill of {report['prefill_tokens']} tokens: {rate_text(prefill['median'])} tok/s"
+        f"prefill of {cells.tokens(report['prefill_tokens'])}: {rate_text(prefill['median'])} tok/s"
         f" ({cells.ends(prefill['p5'], prefill['p95'])}), whatever the setting"
     )
     lines.append(f"memory: process {bytes_text(report['host_rss_bytes'])}, device {bytes_text(report['device_bytes'])}")
@@ -143,7 +143,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
         lines.append(f"x first: against {first['mode']}, the first row, repeat by repeat (medians over repeats)")
     lines.append(
         "ms p50, p95 and all below: over tokens; submit includes patching the parameters; us/op, us/disp: build and"
-        f" record over what they built; recorded: command buffers in a run of {report['decode_tokens']} tokens"
+        f" record over what they built; recorded: command buffers in a run of {cells.tokens(report['decode_tokens'])}"
     )
     if stamped:
         lines.append(

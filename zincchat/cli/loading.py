@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 _CLEAR_LINE = "\r\x1b[K"
+_USUAL_COLUMNS = 80
 
 
 def device_argument(device: str | None) -> int | str | None:
@@ -44,6 +46,13 @@ def open_engine(path: Path, settings: dict[str, Any], takes: str = "ids") -> Ite
         yield engine
 
 
+def _columns() -> int:
+    """How wide the terminal on stderr is; one whose size is unknown, or 0, as usual."""
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
+    return _USUAL_COLUMNS
+
+
 def _load_text(stage: str, done: int, total: int) -> str:
     if stage == "weights":
         return f"loading weights {done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
@@ -63,7 +72,7 @@ class StatusLine:
     def show(self, text: str) -> None:
         """Replace the line's text."""
         if self._on and text != self._shown:
-            sys.stderr.write(f"{_CLEAR_LINE}{text[:79]}")
+            sys.stderr.write(f"{_CLEAR_LINE}{text[: _columns() - 1]}")  # a line that wraps cannot be overwritten
             sys.stderr.flush()
             self._shown = text
 

@@ -52,6 +52,12 @@ def test_one_repeat_is_not_interleaved(zincchat: Zincchat) -> None:
     assert "from an empty context, 1 repeat," in zincchat(*once, "--markdown").out
 
 
+def test_one_token_is_no_plural(zincchat: Zincchat) -> None:
+    once = ("bench", "--prefill", "1", "--tokens", "1", "--repeat", "2", "--modes", "reuse")
+    for form in ((), ("--markdown",)):
+        assert "1 tokens" not in " ".join(zincchat(*once, *form).out.split())
+
+
 def test_one_repeat_has_no_interval(zincchat: Zincchat) -> None:
     text = zincchat(*TWO_MODES, "--repeat", "1").out
     assert "1 repeat: no interval; --repeat 6 reaches 95%" in text
