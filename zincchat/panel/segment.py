@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 SEGMENT_TOKENS = 1024
 
 
+_LONGEST_CHANGE = 49  # columns, so that it fits the panel behind "A/B "
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The three live switches a token ran under."""
@@ -29,9 +32,16 @@ class Settings:
         return cls(timing.mode, timing.fusion, timing.barriers)
 
     def change_to(self, after: Settings) -> str:
-        """What differs, as "rerecord → reuse" or "fused → unfused · barriers every → needed"."""
-        pairs = zip(self.words(), after.words(), strict=True)
-        return " · ".join(f"{old} → {new.removeprefix('barriers ')}" for old, new in pairs if old != new)
+        """What differs, as "rerecord → reuse" or "fused → unfused · barriers every → needed".
+
+        Where that is too long for the panel, as "pipelined·fused·every → reuse·unfused·needed".
+        """
+        pairs = [pair for pair in zip(self.words(), after.words(), strict=True) if pair[0] != pair[1]]
+        text = " · ".join(f"{old} → {new.removeprefix('barriers ')}" for old, new in pairs)
+        if len(text) <= _LONGEST_CHANGE:
+            return text
+        sides = zip(*pairs, strict=True)
+        return " → ".join("·".join(word.removeprefix("barriers ") for word in side) for side in sides)
 
     def words(self) -> tuple[str, str, str]:
         """The settings as the header shows them."""
