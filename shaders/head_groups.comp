@@ -42,7 +42,6 @@ PUSH_END
 
 #define ROW_OF(tile, i) min((tile) * ROWS + (i), rows - 1u)
 
-shared uint history[HISTORY_IDS];
 shared bool keep_keys;
 #define PREPARE_END \
     if (gl_LocalInvocationIndex == 0u) keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0; \
@@ -51,42 +50,16 @@ shared bool keep_keys;
     }
 
 #include "row_products.glsl"
+#include "head_end.glsl"
 
 void kernel() {
-    const uint t = gl_LocalInvocationIndex, lane = TEAM_LANE;
-    const uint part = FIRST_TILE(gl_WorkGroupID.x), parts = gl_NumWorkGroups.x * TEAMS;  // one a team
-    const float penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
-    uint best_key = 0u, best_id = NO_ID;
+    penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
+    best_key = 0u;
+    best_id = NO_ID;
     BEGIN_TILES
-        if (has_row) {
-            const uint id = tile * ROWS + OUT_ROW;
-            float logit = row_total(OUT_ROW);
-            y.data[id] = logit;
-            if (penalty != 1.0) {
-                bool repeated = false;
-                for (uint i = 0u; i < HISTORY_IDS; ++i) repeated = repeated || history[i] == id;
-                if (repeated) logit = logit > 0.0 ? logit / penalty : logit * penalty;
-            }
-            const uint key = key_of(logit);
-            if (keep_keys) scratch.data[id] = key;
-            if (ahead(key, id, best_key, best_id)) {
-                best_key = key;
-                best_id = id;
-            }
-        }
+        if (has_row) end_head_row(tile * ROWS + OUT_ROW, row_total(OUT_ROW));
     END_TILES
-    if (gl_WorkGroupID.x + 1u == gl_NumWorkGroups.x) {  // the keys that pad the vocabulary, and a part that pairs the last
-        if (keep_keys) {
-            for (uint id = rows + t; id < padded; id += GROUP) scratch.data[id] = KEY_NAN;
-        }
-        if (t < 2u) scratch.data[padded + parts * 2u + t] = t == 0u ? 0u : NO_ID;
-    }
-    const uint top = subgroupMax(best_key);
-    best_id = subgroupMin(best_key == top ? best_id : NO_ID);
-    if (lane == 0u) {
-        scratch.data[padded + part * 2u] = top;
-        scratch.data[padded + part * 2u + 1u] = best_id;
-    }
+    end_head(FIRST_TILE(gl_WorkGroupID.x), gl_NumWorkGroups.x * TEAMS, TEAM_LANE);
 }
 
 #include "main.glsl"

@@ -14,7 +14,7 @@ BUFFER(0, FIXED, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, FIXED, Scales, SCALE_ELEMENT, scales)
 BUFFER(2, FIXED, X, vec4, x)
 BUFFER(3, FIXED, Norm, vec4, norm)
-BUFFER(4, writeonly, Q, float, q)
+BUFFER(4, writeonly, Y, float, y)
 BUFFER(5, FIXED, Table, vec2, table)
 BUFFER(6, READWRITE, KCache, float16_t, k_cache)
 BUFFER(7, READWRITE, VCache, float16_t, v_cache)
@@ -25,7 +25,7 @@ PUSH_BEGIN
     ADDRESS(Scales, scales)
     ADDRESS(X, x)
     ADDRESS(Norm, norm)
-    ADDRESS(Q, q)
+    ADDRESS(Y, y)
     ADDRESS(Table, table)
     ADDRESS(KCache, k_cache)
     ADDRESS(VCache, v_cache)
@@ -45,10 +45,14 @@ PUSH_END
 #define SUMS ROWS
 #include "dequant.glsl"
 
+#define ROTATED_PAIRS (ROTATED / 2u)
+#define PAIR_HEAD(pair) ((pair) / HEAD_PAIRS)
+#include "store_pair.glsl"
+
 // row i of the group's: pairs of a head's dimensions one after another, whichever rows they are
 uint pair_row(uint item) {
     const uint pair = item / 2u;
-    return pair / HEAD_PAIRS * HEAD_DIM + rope_pair(pair % HEAD_PAIRS)[item % 2u];
+    return PAIR_HEAD(pair) * HEAD_DIM + rope_pair(pair % HEAD_PAIRS)[item % 2u];
 }
 
 // the angle of a pair of dimensions
@@ -56,28 +60,8 @@ vec2 load_angle(uint pair, uint position) {
 #if ROTATED == 0
     return vec2(0.0);
 #else
-    return table.data[position * (ROTATED / 2u) + min(pair % HEAD_PAIRS, ROTATED / 2u - 1u)];
+    return table.data[position * ROTATED_PAIRS + min(pair % HEAD_PAIRS, ROTATED_PAIRS - 1u)];
 #endif
-}
-
-void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
-    const uint head = pair / HEAD_PAIRS, p = pair % HEAD_PAIRS;
-    const uvec2 place = rope_pair(p);
-    if (head < heads + kv_heads && p < ROTATED / 2u) value = rope_turn(value, angle);
-    if (head < heads) {
-        q.data[head * HEAD_DIM + place.x] = value.x;
-        q.data[head * HEAD_DIM + place.y] = value.y;
-        return;
-    }
-    const bool is_k = head < heads + kv_heads;
-    const uvec2 target = ((head - heads - (is_k ? 0u : kv_heads)) * context + position) * HEAD_DIM + place;
-    if (is_k) {
-        k_cache.data[target.x] = float16_t(value.x);
-        k_cache.data[target.y] = float16_t(value.y);
-    } else {
-        v_cache.data[target.x] = float16_t(value.x);
-        v_cache.data[target.y] = float16_t(value.y);
-    }
 }
 
 #define ROW_OF(tile, i) pair_row(min((tile) * ROWS + (i), rows - 1u))

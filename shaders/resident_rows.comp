@@ -96,6 +96,7 @@ uint blocks;  // of 32 columns
 #define TURNS ((MOST_BLOCKS * 8 + GROUP - 1) / GROUP)
 #include "block_products.glsl"
 #include "block_x.glsl"
+#include "halve.glsl"
 
 // ---- rows of a tile ----
 #if defined(WIDE) && !defined(PLAIN)  // whose blocks take too many registers
@@ -132,11 +133,6 @@ Packed no_block() {
     p.high = uvec2(0u);
     p.scales = uvec4(0u);
     return p;
-}
-
-float halve(float first, float second, uint mask) {
-    const bool upper = (gl_LocalInvocationIndex & mask) != 0u;
-    return (upper ? second : first) + subgroupShuffleXor(upper ? first : second, mask);
 }
 
 #define LOAD(name, row, side, block) packed_##name = load_packed(row_base(row, blocks, side), block);
@@ -282,7 +278,10 @@ void kernel() {
         load_early(next_tile);
     }
 #ifdef END_HEAD
-    if (kind == ROW_END_HEAD) end_head();
+    if (kind == ROW_END_HEAD) {
+        const uint part = gl_WorkGroupID.x * TEAMS + gl_LocalInvocationIndex / SUBGROUP_SIZE;
+        end_head(part, gl_NumWorkGroups.x * TEAMS, lane);
+    }
 #endif
 }
 

@@ -25,78 +25,20 @@ uvec2 pair_rows(uint item) {
     const uint pair = item / 2u, head = PAIR_HEAD(pair);
     return head * head_pairs * 2u + rope_pair(pair - head * head_pairs);
 }
-#endif
-
-#ifdef END_QKV
-vec2 rope_turn(vec2 value, vec2 angle) {
-    return vec2(fma(value.x, angle.x, -(value.y * angle.y)), fma(value.x, angle.y, value.y * angle.x));
-}
-
-void store_pair(vec2 value, uint pair, vec2 angle, uint position) {
-    const uint head = PAIR_HEAD(pair), p = pair - head * head_pairs, head_size = head_pairs * 2u;
-    const uvec2 place = rope_pair(p);
-    if (head < heads + kv_heads && p < rotated_pairs) value = rope_turn(value, angle);
-    if (head < heads) {
-        y.data[head * head_size + place.x] = value.x;
-        y.data[head * head_size + place.y] = value.y;
-        return;
-    }
-    const bool is_k = head < heads + kv_heads;
-    const uvec2 target = ((head - heads - (is_k ? 0u : kv_heads)) * context + position) * head_size + place;
-    if (is_k) {
-        k_cache.data[target.x] = float16_t(value.x);
-        k_cache.data[target.y] = float16_t(value.y);
-    } else {
-        v_cache.data[target.x] = float16_t(value.x);
-        v_cache.data[target.y] = float16_t(value.y);
-    }
-}
+#define HEAD_PAIRS head_pairs
+#define ROTATED_PAIRS rotated_pairs
+#include "store_pair.glsl"
 #endif
 
 #ifdef END_HEAD
-shared uint history[HISTORY_IDS];
-uint best_key, best_id;
-float penalty;
 bool keep_keys;
+#include "head_end.glsl"
 
 void begin_head() {
     penalty = uintBitsToFloat(step_params.data[STEP_REPEAT_PENALTY]);
     keep_keys = uintBitsToFloat(step_params.data[STEP_TEMPERATURE]) > 0.0;
     // a barrier follows, x being made ready
     for (uint i = gl_LocalInvocationIndex; i < HISTORY_IDS; i += GROUP) history[i] = state.data[STATE_HISTORY + i];
-}
-
-void end_head_row(uint id, float logit) {
-    y.data[id] = logit;
-    if (penalty != 1.0) {
-        bool repeated = false;
-        [[dont_unroll]] for (uint i = 0u; i < HISTORY_IDS; ++i) repeated = repeated || history[i] == id;
-        if (repeated) logit = logit > 0.0 ? logit / penalty : logit * penalty;
-    }
-    const uint key = key_of(logit);
-    if (keep_keys) scratch.data[id] = key;
-    if (ahead(key, id, best_key, best_id)) {
-        best_key = key;
-        best_id = id;
-    }
-}
-
-// the keys that pad the vocabulary, each team's largest, and one that pairs the last
-void end_head() {
-    const uint t = gl_LocalInvocationIndex, parts = gl_NumWorkGroups.x * TEAMS;
-    if (gl_WorkGroupID.x + 1u == gl_NumWorkGroups.x) {
-        if (keep_keys) {
-            for (uint id = rows + t; id < padded; id += GROUP) scratch.data[id] = KEY_NAN;
-        }
-        if (t < 2u) scratch.data[padded + parts * 2u + t] = t == 0u ? 0u : NO_ID;
-    }
-    const uint top = subgroupMax(best_key);
-    best_id = subgroupMin(best_key == top ? best_id : NO_ID);
-    if (t % SUBGROUP_SIZE == 0u) {
-        const uint part = gl_WorkGroupID.x * TEAMS + t / SUBGROUP_SIZE;
-        scratch.data[padded + part * 2u] = top;
-        scratch.data[padded + part * 2u + 1u] = best_id;
-    }
 }
 #endif
 

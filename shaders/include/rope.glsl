@@ -10,7 +10,4 @@ uvec2 rope_pair(uint p) {
     return uvec2(2 * p, 2 * p + 1);
 }
 
-// by explicit fma, so that every kernel rounds alike
-vec2 rope_turn(vec2 value, vec2 angle) {
-    return vec2(fma(value.x, angle.x, -(value.y * angle.y)), fma(value.x, angle.y, value.y * angle.x));
-}
+#include "rope_turn.glsl"

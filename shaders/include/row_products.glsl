@@ -59,11 +59,7 @@ shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
 #endif
 #define EACH_SUM(M) EACH_FIRST(M) EACH_SECOND(M)
 
-// Two sums over the lanes become one: half of the lanes go on with the first, half with the second.
-float halve(float first, float second, uint mask) {
-    const bool upper = (gl_LocalInvocationIndex & mask) != 0u;
-    return (upper ? second : first) + subgroupShuffleXor(upper ? first : second, mask);
-}
+#include "halve.glsl"
 
 // Leave in row_parts each subgroup's sums of its lanes. To halve the sums at each step of the tree costs two shuffles a
 // sum instead of five, and adds the same pairs.
