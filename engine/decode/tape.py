@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.program.op import Op
+from engine.program.resident import RECORD_PUSH_BYTES
 from engine.vulkan.pipelines import Kernel
 
-RECORD_BYTES = 192
 _WAITS, _ARRIVES = 1, 2
 _HEADER = struct.Struct("<4I")
+RECORD_BYTES = _HEADER.size + RECORD_PUSH_BYTES
 _HEADER_WORDS = 4
 _RESULT_WORDS = 8
 _LAST = 2

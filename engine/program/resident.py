@@ -14,7 +14,7 @@ from engine.vulkan.pipelines import Defines, Kernel, Kernels, Resident
 from engine.vulkan.shaders import expand
 
 CHECK = "grid_check"
-RECORD_PUSH_BYTES = 176  # of a record of the tape
+RECORD_PUSH_BYTES = 176  # of a record of the tape: RECORD_WORDS of tape.glsl without the header
 # kernels whose result does not depend on how many invocations a workgroup has, by the define that says it
 _ANY_LANES = {"norm": "LANES", CHECK: "LANES"}
 
