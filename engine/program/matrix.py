@@ -11,7 +11,7 @@ from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, Groups, Use, choos
 from engine.program.matrix_tiles import FEW_TOKENS
 from engine.program.op import Op
 from engine.program.operands import Bias, Caches, Float16, Norm, Weight
-from engine.program.resident_rows import End, Planes
+from engine.program.resident_rows import End
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernel, KernelSet
 
@@ -35,7 +35,7 @@ def matvec(
     if resident_rows.takes(kernels, weight.type, weight.cols):
         kind = resident_rows.ADD if add else resident_rows.BIAS if bias else resident_rows.STORE
         added = End(kind, bias=bias.vector if bias else None)
-        return _resident_op(kernels, weight, weight, x, y, added, norm, piece, name or weight.name)
+        return resident_rows.row_op(kernels, weight, x, y, added, norm, piece=piece, name=name)
     use: Use
     if norm:
         use = "norm_matvec_bias" if bias else "norm_matvec"
@@ -68,7 +68,7 @@ def gate_up(
     """
     if resident_rows.takes(kernels, gate.type, gate.cols):
         gated = End(resident_rows.GATE_GELU if gelu else resident_rows.GATE)
-        return _resident_op(kernels, gate, up, x, y, gated, norm, "weights", name)
+        return resident_rows.row_op(kernels, gate, x, y, gated, norm, odd=up, name=name)
     plain: Use = "gate_up_gelu" if gelu else "gate_up"
     after_norm: Use = "norm_gate_up_gelu" if gelu else "norm_gate_up"
     use = after_norm if norm else plain
@@ -112,7 +112,7 @@ def qkv(
             context=caches.context,
             rope=rope if caches.rope_table else {**rope, "ROTATED": 0},
         )
-        return _resident_op(kernels, weight, weight, x, q, stored, norm, "weights", name or weight.name)
+        return resident_rows.row_op(kernels, weight, x, q, stored, norm, name=name)
     if caches.rope_table is None:
         if bias:
             raise ValueError("there is no kernel for a bias without RoPE")
@@ -145,31 +145,13 @@ def head_keys(
     step, state, scratch, padded = scan
     if resident_rows.takes(kernels, weight.type, weight.cols):
         keys = End(resident_rows.HEAD, state=state, step=step, scratch=scratch, padded=padded)
-        op = _resident_op(kernels, weight, weight, x, y, keys, norm, "head", name or weight.name, 4 * padded)
+        op = resident_rows.row_op(kernels, weight, x, y, keys, norm, piece="head", name=name, further_bytes=4 * padded)
         return op, op.groups[0] * resident_rows.teams(kernels)
     kernel, groups, scalars, moved = _plan(kernels, weight, "norm_head" if norm else "head")
     buffers = (weight.quants, weight.scales, x, norm.weight if norm else x, y, step, state, scratch)
     scalars = (*scalars, norm.eps if norm else 0.0, padded)
     op = Op(name or weight.name, kernel, buffers, scalars, groups, "head", moved + 4 * padded)
     return op, groups[0] * int(kernel.defines["TEAMS"])
-
-
-def _resident_op(
-    kernels: KernelSet,
-    weight: Weight,
-    odd: Weight,
-    x: Slice,
-    y: Slice,
-    end: End,
-    norm: Norm | None,
-    piece: str,
-    name: str,
-    further_bytes: int = 0,
-) -> Op:
-    """An op of the persistent mode's row kernel; ``odd``: the tensor of every second row of a tile."""
-    planes = Planes(weight.type, weight.rows, weight.cols, weight.quants, weight.scales, odd.quants, odd.scales)
-    moved = weight.bytes + (odd.bytes if odd is not weight else 0) + 4 * (weight.rows + weight.cols) + further_bytes
-    return resident_rows.row_op(kernels, planes, x, y, end, norm and (norm.weight, norm.eps), piece, moved, name)
 
 
 def to_float16(kernels: KernelSet, x: Slice, y: Float16, tokens: int, cols: int, name: str = "to_float16") -> Op:

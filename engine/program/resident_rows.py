@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gguf.constants import GGMLQuantizationType
 
 from engine.program.op import Op
+from engine.program.operands import Norm, Weight
 from engine.program.tuning import MOST_PARTS, UNTUNED, lanes, stage_blocks
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet
@@ -26,18 +27,6 @@ _BUFFERS = 14
 _SHAPE = struct.Struct("<5I")  # end, rows, cols, rows a tile, sums: the first of the scalars
 _MOST_TURNS = 8  # of the workgroup over x: what an invocation has of it stays in registers
 _FEW_LOADS = 1.12  # what two blocks of a lane at once cost, not four: fewer loads are in flight
-
-
-class Planes(NamedTuple):
-    """A matrix of ``rows`` x ``cols``; ``odd_quants`` and ``odd_scales``: of a second one of the same shape."""
-
-    type: GGMLQuantizationType
-    rows: int
-    cols: int
-    quants: Slice
-    scales: Slice
-    odd_quants: Slice
-    odd_scales: Slice
 
 
 class End(NamedTuple):
@@ -76,36 +65,43 @@ def teams(kernels: KernelSet) -> int:
 
 def row_op(
     kernels: KernelSet,
-    planes: Planes,
+    weight: Weight,
     x: Slice,
     y: Slice,
     end: End,
-    norm: tuple[Slice, float] | None,
-    piece: str,
-    moved: int,
-    name: str,
+    norm: Norm | None,
+    *,
+    odd: Weight | None = None,
+    piece: str = "weights",
+    name: str = "",
+    further_bytes: int = 0,
 ) -> Op:
-    """y = W x, or what ``end`` makes of it; ``norm``: weights and epsilon of an RMS norm of x before."""
+    """y = W x, or what ``end`` makes of it; ``norm`` is applied to x first.
+
+    ``odd``: where every second row of a tile is a second tensor's, of the same type and shape.
+    """
     resident = kernels.resident
     assert resident is not None
-    kernel = kernels.get(KERNEL, {"WEIGHT_TYPE": f"WEIGHT_{planes.type.name}", "GROUP": resident.group})
-    rows, cols, unused = planes.rows, planes.cols, planes.quants
-    rows_a_tile, sides = _rows_a_tile(kernels, planes, end.kind), _sides(end.kind)
+    kernel = kernels.get(KERNEL, {"WEIGHT_TYPE": f"WEIGHT_{weight.type.name}", "GROUP": resident.group})
+    rows, cols, unused = weight.rows, weight.cols, weight.quants
+    rows_a_tile, sides = _rows_a_tile(kernels, weight, end.kind), _sides(end.kind)
     rope = end.rope or {}
     pairs, rotated = int(rope.get("HEAD_DIM", 2)) // 2, int(rope.get("ROTATED", 0)) // 2
     flags = _NORMED * (norm is not None) | _ADDS_BIAS * (end.kind == QKV and end.bias is not None)
-    if rows_a_tile * sides == 2 and planes.type not in FLOATS:
+    if rows_a_tile * sides == 2 and weight.type not in FLOATS:
         # short rows gain nothing, and all of a type's would have four blocks
-        flags |= _DEEP if _chunks(kernels, planes) > 1 else _PAIRED if _parts(kernels, planes) > 2 else 0
+        flags |= _DEEP if _chunks(kernels, weight) > 1 else _PAIRED if _parts(kernels, weight) > 2 else 0
     flags |= _HALVES * ("ROPE_HALVES" in rope)
-    read = norm[0] if norm else unused, y, end.bias or unused, end.table or unused
+    read = norm.weight if norm else unused, y, end.bias or unused, end.table or unused
     touched = end.k_cache or y, end.v_cache or y, end.state or unused, end.step or unused, end.scratch or y
-    shape = end.kind | flags, rows, cols, rows_a_tile, rows_a_tile * sides, 1.0 / cols, norm[1] if norm else 0.0
-    places = end.heads, end.kv_heads, end.context, pairs, 1.0 / pairs, rotated, end.padded, _parts(kernels, planes)
+    shape = end.kind | flags, rows, cols, rows_a_tile, rows_a_tile * sides, 1.0 / cols, norm.eps if norm else 0.0
+    places = end.heads, end.kv_heads, end.context, pairs, 1.0 / pairs, rotated, end.padded, _parts(kernels, weight)
     tiles = -(-rows // rows_a_tile)
     groups = min(resident.workgroups, tiles, MOST_PARTS // teams(kernels))
-    buffers = (*planes[3:], x, *read, *touched)
-    return Op(name, kernel, buffers, (*shape, *places), (groups, 1, 1), piece, moved)
+    uneven = odd or weight
+    buffers = (weight.quants, weight.scales, uneven.quants, uneven.scales, x, *read, *touched)
+    moved = weight.bytes + (odd.bytes if odd else 0) + 4 * (rows + cols) + further_bytes
+    return Op(name or weight.name, kernel, buffers, (*shape, *places), (groups, 1, 1), piece, moved)
 
 
 def needed(ops: Iterable[Op]) -> Defines:
@@ -128,15 +124,15 @@ def needed(ops: Iterable[Op]) -> Defines:
     return defines | most
 
 
-def _parts(kernels: KernelSet, planes: Planes) -> int:
+def _parts(kernels: KernelSet, weight: Weight) -> int:
     """Subgroups that share a row in other modes."""
     width = kernels.device.subgroup_size
-    return lanes(planes.type, planes.cols, width, kernels.tuning or UNTUNED) // width
+    return lanes(weight.type, weight.cols, width, kernels.tuning or UNTUNED) // width
 
 
-def _chunks(kernels: KernelSet, planes: Planes) -> int:
+def _chunks(kernels: KernelSet, weight: Weight) -> int:
     """Blocks of a lane in its part of a row."""
-    return -(-planes.cols // (32 * kernels.device.subgroup_size * _parts(kernels, planes)))
+    return -(-weight.cols // (32 * kernels.device.subgroup_size * _parts(kernels, weight)))
 
 
 def _sides(end: int) -> int:
@@ -148,15 +144,15 @@ def choices(type: GGMLQuantizationType, end: int) -> list[int]:
     return [sums // _sides(end) for sums in ((2,) if type in FLOATS else (4, 2))]
 
 
-def _rows_a_tile(kernels: KernelSet, planes: Planes, end: int) -> int:
+def _rows_a_tile(kernels: KernelSet, weight: Weight, end: int) -> int:
     """Rows of each tensor at once: so that the busiest team has few."""
     assert kernels.resident is not None
     sides, all_teams = _sides(end), kernels.resident.workgroups * teams(kernels)
-    one_block = _chunks(kernels, planes) * _parts(kernels, planes) == 1
+    one_block = _chunks(kernels, weight) * _parts(kernels, weight) == 1
 
     def cost(at_once: int) -> float:
-        turns = -(-planes.rows // (at_once * all_teams))
+        turns = -(-weight.rows // (at_once * all_teams))
         few = sides * at_once == 2 and one_block and turns > 1
         return turns * at_once * (_FEW_LOADS if few else 1.0)
 
-    return min(choices(planes.type, end), key=cost)
+    return min(choices(weight.type, end), key=cost)

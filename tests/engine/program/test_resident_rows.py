@@ -16,7 +16,6 @@ from engine.program.nodes import Node
 from engine.program.op import Op
 from engine.program.operands import Bias, Caches, Norm, Weight
 from engine.program.resident import ResidentKernels
-from engine.program.resident_rows import Planes
 from engine.program.tuning import RowTuning, group_invocations
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet, Resident
@@ -63,9 +62,9 @@ def walk(gpu: Gpu, kernels: ResidentKernels, ops: Sequence[Op], state: Slice) ->
     assert run.left()[0] == 0, "aborted"
 
 
-def take_rows(wanted: int) -> Callable[[KernelSet, Planes, int], int]:
+def take_rows(wanted: int) -> Callable[[KernelSet, Weight, int], int]:
     """``wanted`` rows a tile, or what comes nearest."""
-    return lambda kernels, planes, end: min(resident_rows.choices(planes.type, end), key=lambda n: abs(n - wanted))
+    return lambda kernels, weight, end: min(resident_rows.choices(weight.type, end), key=lambda n: abs(n - wanted))
 
 
 def assert_same(
