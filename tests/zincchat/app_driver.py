@@ -122,16 +122,19 @@ async def chatting(
 ) -> AsyncIterator[Chat]:
     """An app on a fake engine; by default once the model has loaded."""
     open_engine = opener(**engine)
+    patience = mock.patch("zincchat.engine_thread.SLOWEST_STOP_S", 60)  # a busy machine's engine is closed all the same
     app = ChatApp(open_engine, options)  # type: ignore[arg-type]
-    async with app.run_test(size=size) as pilot:
+    with patience:
+        async with app.run_test(size=size) as pilot:
 
-        async def handled(*_: float) -> None:
-            for _ in range(MESSAGES_DEEP):
-                await pilot.pause(0)
+            async def handled(*_: float) -> None:
+                for _ in range(MESSAGES_DEEP):
+                    await pilot.pause(0)
 
-        # Textual's own wait looks for an idle process: too early where it gets no processor, a second where it streams.
-        with mock.patch("textual.app.wait_for_idle", handled), mock.patch("textual.pilot.wait_for_idle", handled):
-            chat = Chat(app, pilot, open_engine)
-            if wait:
-                await chat.loaded()
-            yield chat
+            # Textual's own wait looks for an idle process: too early where it gets no processor, and a second where a
+            # reply streams
+            with mock.patch("textual.app.wait_for_idle", handled), mock.patch("textual.pilot.wait_for_idle", handled):
+                chat = Chat(app, pilot, open_engine)
+                if wait:
+                    await chat.loaded()
+                yield chat
