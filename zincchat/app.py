@@ -19,7 +19,7 @@ from zincchat import garbage
 from zincchat.chat.conversation import Conversation
 from zincchat.chat.prompt_history import PromptHistory
 from zincchat.chat.slash import COMMANDS, parse
-from zincchat.commands import Commands
+from zincchat.commands import STILL_LOADING, Commands
 from zincchat.engine_thread import EngineThread, MeasureRequest
 from zincchat.options import ChatOptions
 from zincchat.panel.segment import Settings
@@ -99,6 +99,7 @@ class ChatApp(App[None]):
         self.replies = ReplyController(self)
         self.thinking = self.options.thinking  # as chosen; None: the model's own way
         self.measuring = False
+        self._said = ""
         self._drains = 0
 
     def compose(self) -> ComposeResult:
@@ -144,6 +145,7 @@ class ChatApp(App[None]):
 
     def say(self, line: str, error: bool = False) -> None:
         """Show one line above the prompt until the next message or command; an empty one removes it."""
+        self._said = line
         status = self.query_one("#status", Static)
         status.set_class(error, "error")
         status.display = bool(line)
@@ -243,6 +245,8 @@ class ChatApp(App[None]):
 
     def _loaded(self, event: ev.Loaded) -> None:
         self.query_one(LoadLine).display = False
+        if self._said.startswith(STILL_LOADING):
+            self.say("")
         if not event.model.can_chat:
             self.exit(
                 return_code=1,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from zincchat.app import ChatApp
 
 ON_OFF = ("off", "on")
-_STILL_LOADING = "the model is still loading: settings can be changed when it is there"
+STILL_LOADING = "the model is still loading"
+_NO_SETTINGS_YET = f"{STILL_LOADING}: settings can be changed when it is there"
 
 
 class Commands:
@@ -84,7 +85,7 @@ class Commands:
         app = self._app
         thinking = app.panel.view.thinking
         if app.panel.view.engine is None:
-            return "the model is still loading: thinking can be switched when it is there"
+            return f"{STILL_LOADING}: thinking can be switched when it is there"
         if thinking is None:
             return "this model's chat template has no switch for thinking"
         if argument and argument.lower() not in ON_OFF:
@@ -117,7 +118,7 @@ class Commands:
         """Set a live switch to the value called ``argument``, or to the one after the present value."""
         settings = self._app.panel.view.settings
         if settings is None:
-            return _STILL_LOADING
+            return _NO_SETTINGS_YET
         if argument and argument.lower() not in words:
             return f"/{name} takes {' or '.join(words)}, not {argument}"
         place = words.index(argument.lower()) if argument else values.index(getattr(settings, name)) + 1
@@ -133,7 +134,7 @@ class Commands:
             return ""
         panel, b = self._app.panel, self._app.panel.view.settings
         if b is None:
-            return _STILL_LOADING
+            return _NO_SETTINGS_YET
         history = panel.view.history
         ran = [segment.settings for segment in (history.current, history.previous) if segment is not None]
         otherwise = replace(b, mode="reuse" if b.mode == "rerecord" else "rerecord")
@@ -169,7 +170,7 @@ class Commands:
     def _measure(self, argument: str) -> str:
         app = self._app
         if app.panel.view.engine is None:
-            return "the model is still loading"
+            return STILL_LOADING
         if app.replying or app.measuring:
             return f"a {'reply' if app.replying else 'measurement'} is under way: Esc stops it"
         app.measure()

@@ -176,3 +176,12 @@ async def test_leaving_in_mid_reply_closes_the_engine() -> None:
         engine = chat.engine
         await chat.pilot.press("ctrl+q")
     assert engine.closed
+
+
+async def test_what_waits_for_the_model_is_no_longer_said_once_it_is_there() -> None:
+    async with chatting(hold_loading=True, wait=False) as chat:
+        await chat.enter("/mode overlap")
+        assert chat.status.startswith("the model is still loading")
+        chat.go_on()
+        await chat.loaded()
+        assert chat.status == ""

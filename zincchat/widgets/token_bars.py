@@ -11,6 +11,7 @@ from zincchat.widgets.palette import coloured
 
 LABEL_WIDTH = 7
 VALUE_WIDTH = 8
+_RULE = "  ── "
 STAMP = "◇"
 
 
@@ -28,8 +29,8 @@ class TokenBars(LineView):
         for token in reversed(self.view.history.tokens):
             if len(lines) >= self.content_size.height:
                 break
-            if newer is not None and (mark := _mark(token, newer)):
-                lines.append([(f"  ── {mark} ".ljust(self.content_size.width, "─"), "yellow")])
+            if newer is not None and (mark := _mark(token, newer, self.content_size.width - len(_RULE) - 1)):
+                lines.append([(f"{_RULE}{mark} ".ljust(self.content_size.width, "─"), "yellow")])
             lines.append(_bar(token, scale_ms, width))
             newer = token
         return lines
@@ -46,8 +47,10 @@ def _bar(token: ShownToken, scale_ms: float, width: int) -> Line:
     ]
 
 
-def _mark(older: ShownToken, newer: ShownToken) -> str:
+def _mark(older: ShownToken, newer: ShownToken, room: int) -> str:
     before, after = Settings.of(older.timing), Settings.of(newer.timing)
     if before != after and not (older.side and newer.side):
-        return f"{before.change_to(after)} at token {newer.position}"
+        change = before.change_to(after)
+        place = f" at token {newer.position}"  # beside the bar above, too
+        return change + place if len(change + place) <= room else change
     return f"reply {newer.reply}" if older.reply != newer.reply else ""
