@@ -156,11 +156,11 @@ class Commands:
         return True
 
     def _panel(self, argument: str) -> str:
-        if argument and argument not in PANEL_PRESETS:
+        if argument and argument.lower() not in PANEL_PRESETS:
             return f"/panel takes {', '.join(PANEL_PRESETS)}, not {argument}"
         following = PANEL_PRESETS[(PANEL_PRESETS.index(self._app.panel.preset) + 1) % len(PANEL_PRESETS)]
         panel = self._app.panel
-        panel.set_preset(argument or following)
+        panel.set_preset(argument.lower() or following)
         if panel.preset in SIDE_PRESETS and not panel.roomy:
             self.message = (
                 f"this takes {PANEL_MIN_COLUMNS} columns and {PANEL_MIN_ROWS} rows: one line is shown instead"

@@ -105,3 +105,10 @@ async def test_dialogues_keep_their_keys() -> None:
         await chat.pilot.press("f1")
         await chat.pilot.press("f2")
         assert chat.engine.mode != "reuse"
+
+
+async def test_names_are_taken_in_any_case() -> None:
+    async with chatting() as chat:
+        await chat.enter("/panel KERNELS")
+        await chat.enter("/mode Overlap")
+        assert (chat.app.panel.preset, chat.app.panel.view.settings.mode) == ("kernels", "overlap")
