@@ -6,13 +6,13 @@
 //
 // A tile is `rows_a_tile` rows of each tensor, `sums` in all (2 or 4): neighbouring rows, rows of gate and up by turns, or
 // pairs of dimensions. A lane has four blocks at hand: of four rows, or of the same two rows, c and d a chunk behind a and
-// b (END_DEEP) or in the next part (END_PAIRED). All four are asked for before the barrier, and anew as they are used up:
+// b (FLAG_DEEP) or in the next part (FLAG_PAIRED). All four are asked for before the barrier, and anew as they are used up:
 // a warp waits for them together then, while others multiply. A turn has no branch, which would part loads from products.
 // Tiles go round the workgroups first, then round a workgroup's subgroups (teams).
 //
 // Of the ops that it runs engine/program/resident_rows.py says: MOST_BLOCKS, blocks of 32 columns of the longest x;
-// NORM_BLOCKS, of those that are RMS-normed, if any are; WIDE, if any has four sums,
-// END_DEEP or END_PAIRED; the ENDs that there are.
+// NORM_BLOCKS, of those that are RMS-normed, if any are; WIDE, if any has four sums, FLAG_DEEP or FLAG_PAIRED; the ends that
+// there are (resident_ends.glsl).
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -113,7 +113,7 @@ uvec4 tile_rows(uint tile) {
     const uint odd = sums != rows_a_tile ? 0u : 1u, second = sums == 4u ? rows_a_tile / 2u : 0u;
     uvec4 found = min(tile * rows_a_tile + uvec4(0u, odd, second, odd + second), uvec4(rows - 1u));
 #ifdef END_QKV
-    if ((end & END_MASK) == ROW_END_QKV) found = uvec4(pair_rows(found.x), pair_rows(found.z));
+    if ((end & ROW_END_MASK) == ROW_END_QKV) found = uvec4(pair_rows(found.x), pair_rows(found.z));
 #endif
     return found;
 }
@@ -147,7 +147,7 @@ Packed no_block() {
 #endif
 
 void kernel() {
-    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE, kind = end & END_MASK;
+    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE, kind = end & ROW_END_MASK;
     const uint stride = gl_NumWorkGroups.x * TEAMS, tiles = (rows + rows_a_tile - 1u) / rows_a_tile;
     even_quants = Quants(BUFFER_ADDRESS(quants));
     even_scales = Scales(BUFFER_ADDRESS(scales));
@@ -161,7 +161,7 @@ void kernel() {
     Packed packed_a = no_block(), packed_b = no_block();
 #if SUMS == 4
     Packed packed_c = no_block(), packed_d = no_block();
-    const bool deep = (end & END_DEEP) != 0u, paired = (end & END_PAIRED) != 0u;
+    const bool deep = (end & FLAG_DEEP) != 0u, paired = (end & FLAG_PAIRED) != 0u;
     const uint step = parts * SUBGROUP_SIZE * (deep ? 2u : 1u), parts_at_once = paired ? 2u : 1u;
     const uint behind = deep ? parts * SUBGROUP_SIZE : paired ? SUBGROUP_SIZE : 0u;
 #else
@@ -260,7 +260,7 @@ void kernel() {
         case ROW_END_QKV: {
             vec2 value = vec2(total, other);
 #ifdef END_BIAS
-            if ((end & END_ADDS_BIAS) != 0u) value += offset;
+            if ((end & FLAG_ADDS_BIAS) != 0u) value += offset;
 #endif
             if (i % 2u == 0u && own < rows && done == 0u) store_pair(value, own / 2u, early, position);
             break;

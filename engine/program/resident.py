@@ -56,12 +56,12 @@ class ResidentKernels:
                 known[index] = known[index] or not buffer.constant
         check = self.get(CHECK)
         written[check] = [True] * 3
-        defines: Defines = {"WALK_GROUP": self.group}
+        of_walk: Defines = {"WALK_GROUP": self.group}
         if self.device.has_kernel_clock:
-            defines["WALK_CLOCK"] = 1
+            of_walk["WALK_CLOCK"] = 1
             if stamped:
-                defines["WALK_STAMPS"] = 1
-        template = expand("resident", _pairs(defines))
+                of_walk["WALK_STAMPS"] = 1
+        template = expand("resident", _pairs(of_walk))
         parts = []
         for kernel, flags in written.items():
             defines = kernel.defines | resident_rows.needed(of_rows.get(kernel, ()))

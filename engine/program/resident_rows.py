@@ -26,7 +26,7 @@ _END_DEFINES = {BIAS: "END_BIAS", GATE: "END_GATE", GATE_GELU: "END_GATE_GELU", 
 _BUFFERS = 14
 _SHAPE = struct.Struct("<5I")  # end, rows, cols, rows a tile, sums: the first of the scalars
 _MOST_TURNS = 8  # of the workgroup over x: what an invocation has of it stays in registers
-_FEW_LOADS = 1.12  # what two blocks of a lane at once cost, not four: fewer loads are in flight
+_TWO_BLOCKS_COST = 1.12  # of a lane at once, to four: fewer loads are in flight
 
 
 class End(NamedTuple):
@@ -153,6 +153,6 @@ def _rows_a_tile(kernels: KernelSet, weight: Weight, end: int) -> int:
     def cost(at_once: int) -> float:
         turns = -(-weight.rows // (at_once * all_teams))
         few = sides * at_once == 2 and one_block and turns > 1
-        return turns * at_once * (_FEW_LOADS if few else 1.0)
+        return turns * at_once * (_TWO_BLOCKS_COST if few else 1.0)
 
     return min(choices(weight.type, end), key=cost)

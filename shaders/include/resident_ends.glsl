@@ -1,6 +1,7 @@
 // What resident_rows.comp does with the sums of its rows, as the kernels of separate dispatches do it. The word `end` of a
-// record says which; engine/program/resident_rows.py writes it.
-#define END_MASK 7u
+// record says which, and has flags; engine/program/resident_rows.py writes it. A build has the ends that some op of it has:
+// END_BIAS, END_GATE, END_GATE_GELU, END_QKV, END_HEAD.
+#define ROW_END_MASK 7u
 #define ROW_END_STORE 0u
 #define ROW_END_ADD 1u
 #define ROW_END_BIAS 2u
@@ -8,17 +9,17 @@
 #define ROW_END_GATE_GELU 4u
 #define ROW_END_QKV 5u
 #define ROW_END_HEAD 6u
-#define END_NORM 8u        // x is RMS-normed first
-#define END_ADDS_BIAS 16u  // with ROW_END_QKV
-#define END_HALVES 32u     // with ROW_END_QKV: ROPE_HALVES of rope.glsl
+#define FLAG_NORM 8u        // x is RMS-normed first
+#define FLAG_ADDS_BIAS 16u  // with ROW_END_QKV
+#define FLAG_HALVES 32u     // with ROW_END_QKV: ROPE_HALVES of rope.glsl
 // with two sums, of which a lane's next block is on its way too:
-#define END_DEEP 64u     // that of the next chunk
-#define END_PAIRED 128u  // that of the next part
+#define FLAG_DEEP 64u     // that of the next chunk
+#define FLAG_PAIRED 128u  // that of the next part
 
 #ifdef END_QKV
 #define PAIR_HEAD(pair) uint((float(pair) + 0.5) * inverse_head_pairs)
 uvec2 rope_pair(uint p) {
-    if ((end & END_HALVES) != 0u && p < rotated_pairs) return uvec2(p, p + rotated_pairs);
+    if ((end & FLAG_HALVES) != 0u && p < rotated_pairs) return uvec2(p, p + rotated_pairs);
     return uvec2(2u * p, 2u * p + 1u);
 }
 uvec2 pair_rows(uint item) {
@@ -56,7 +57,7 @@ uint position, done;
 #endif
 
 void load_early(uint tile) {
-    const uint own = tile * rows_a_tile + gl_LocalInvocationIndex % SUBGROUP_SIZE / SUM_LANES, kind = end & END_MASK;
+    const uint own = tile * rows_a_tile + gl_LocalInvocationIndex % SUBGROUP_SIZE / SUM_LANES, kind = end & ROW_END_MASK;
     if (kind == ROW_END_ADD) early.x = y.data[min(own, rows - 1u)];
 #ifdef END_BIAS
     if (kind == ROW_END_BIAS) early.x = bias.data[min(own, rows - 1u)];
@@ -68,7 +69,7 @@ void load_early(uint tile) {
         early = table.data[position * rotated_pairs + min(p, rotated_pairs - 1u)];
     }
 #ifdef END_BIAS
-    if (kind == ROW_END_QKV && (end & END_ADDS_BIAS) != 0u) {
+    if (kind == ROW_END_QKV && (end & FLAG_ADDS_BIAS) != 0u) {
         const uvec2 biased = pair_rows(pair * 2u);
         offset = vec2(bias.data[biased.x], bias.data[biased.y]);
     }

@@ -8,7 +8,7 @@
 // `tile`: this invocation's first, for which load_early is called
 void make_x_ready(uint tile) {
     const uint t = gl_LocalInvocationIndex;
-    const bool normed = (end & END_NORM) != 0u;
+    const bool normed = (end & FLAG_NORM) != 0u;
     const uint quads = QUADS;
     vec4 v[TURNS];
 #ifdef NORM
