@@ -7,6 +7,7 @@ from dataclasses import dataclass
 STARVED, STALLED, BANDWIDTH, KERNELS, UNDECIDED = "starved", "stalled", "bandwidth", "kernels", "undecided"
 LOSS_FRACTION = 0.1  # of the period: a smaller loss is not what the token waits for
 BUS_FRACTION = 0.7  # of the probe: kernels above it are at the bus's limit
+_STAMPED_FRACTION = 1.1  # of clean tokens' GPU time: above it, stamps have changed what they measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ def verdict(
 
     ``bubbles_us`` is a pair of bounds, and ``kernels_us`` None, where kernels have no clock. The larger of the two
     losses is the verdict if it is a tenth of the period or more; without such a loss it is how near the kernels come
-    to the bus: ``token_bytes`` over their time against the probe. UNDECIDED where the bounds allow more than one.
+    to the bus: ``token_bytes`` over their time against the probe. UNDECIDED where the bounds allow more than one, and
+    where stamped kernels and bubbles are together a tenth longer than clean tokens take.
     """
     low_us, high_us = bubbles_us if isinstance(bubbles_us, tuple) else (bubbles_us, bubbles_us)
     least_us = LOSS_FRACTION * period_us
@@ -53,6 +55,12 @@ def verdict(
     at_bus = f"{kernels} at {percent} of the bus" if bus else kernels
     reach = f"kernels reach {percent} of the bus" if bus else "kernels, of a bus not measured"
     losses = f"bubbles {bubbles}, starved {starved}"
+    if kernels_us is not None and kernels_us + low_us > _STAMPED_FRACTION * gpu_total_us:
+        clean = f"{gpu_total_us / 1e3:.{digits}f} ms"
+        return Verdict(
+            UNDECIDED,
+            f"undecided: stamps make tokens longer, {kernels} and bubbles {bubbles} where clean ones take {clean}",
+        )
     lines = {
         STARVED: f"GPU starved by the CPU: {starved} of {period}, bubbles {bubbles}, {at_bus}",
         STALLED: f"GPU stalled on barriers: {bubbles} of {period}, starved {starved}, {at_bus}",

@@ -65,3 +65,13 @@ def test_a_bus_nobody_measured_is_not_judged():
     found = judge(0, 250, 1, probe_gb_s=None)
     assert found.kind == KERNELS and "not measured" in found.line and "%" not in found.line
     assert judge(0, 250, 250, probe_gb_s=None).kind == STALLED
+
+
+def test_stamps_that_make_tokens_longer_judge_nothing():
+    found = judge(0, 400, 150, gpu_total_us=499)
+    assert found.kind == UNDECIDED
+    assert (
+        found.line
+        == "undecided: stamps make tokens longer, kernels 0.400 and bubbles 0.150 where clean ones take 0.499 ms"
+    )
+    assert judge(0, 400, 150, gpu_total_us=501).kind == STALLED
