@@ -47,12 +47,13 @@ PUSH_END
 
 #define ROTATED_PAIRS (ROTATED / 2u)
 #define PAIR_HEAD(pair) ((pair) / HEAD_PAIRS)
+#define PAIR_IN_HEAD(pair) ((pair) % HEAD_PAIRS)
 #include "store_pair.glsl"
 
 // row i of the group's: pairs of a head's dimensions one after another, whichever rows they are
 uint pair_row(uint item) {
     const uint pair = item / 2u;
-    return PAIR_HEAD(pair) * HEAD_DIM + rope_pair(pair % HEAD_PAIRS)[item % 2u];
+    return PAIR_HEAD(pair) * HEAD_DIM + rope_pair(PAIR_IN_HEAD(pair))[item % 2u];
 }
 
 // the angle of a pair of dimensions
@@ -60,7 +61,7 @@ vec2 load_angle(uint pair, uint position) {
 #if ROTATED == 0
     return vec2(0.0);
 #else
-    return table.data[position * ROTATED_PAIRS + min(pair % HEAD_PAIRS, ROTATED_PAIRS - 1u)];
+    return table.data[position * ROTATED_PAIRS + min(PAIR_IN_HEAD(pair), ROTATED_PAIRS - 1u)];
 #endif
 }
 

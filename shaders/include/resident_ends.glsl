@@ -18,13 +18,14 @@
 
 #ifdef END_QKV
 #define PAIR_HEAD(pair) uint((float(pair) + 0.5) * inverse_head_pairs)
+#define PAIR_IN_HEAD(pair) ((pair) - PAIR_HEAD(pair) * head_pairs)
 uvec2 rope_pair(uint p) {
     if ((end & FLAG_HALVES) != 0u && p < rotated_pairs) return uvec2(p, p + rotated_pairs);
     return uvec2(2u * p, 2u * p + 1u);
 }
 uvec2 pair_rows(uint item) {
-    const uint pair = item / 2u, head = PAIR_HEAD(pair);
-    return head * head_pairs * 2u + rope_pair(pair - head * head_pairs);
+    const uint pair = item / 2u;
+    return PAIR_HEAD(pair) * head_pairs * 2u + rope_pair(PAIR_IN_HEAD(pair));
 }
 #define HEAD_PAIRS head_pairs
 #define ROTATED_PAIRS rotated_pairs
@@ -65,8 +66,7 @@ void load_early(uint tile) {
 #ifdef END_QKV
     const uint pair = min(own, rows - 1u) / 2u;
     if (kind == ROW_END_QKV && rotated_pairs != 0u) {
-        const uint p = pair - PAIR_HEAD(pair) * head_pairs;
-        early = table.data[position * rotated_pairs + min(p, rotated_pairs - 1u)];
+        early = table.data[position * rotated_pairs + min(PAIR_IN_HEAD(pair), rotated_pairs - 1u)];
     }
 #ifdef END_BIAS
     if (kind == ROW_END_QKV && (end & FLAG_ADDS_BIAS) != 0u) {
