@@ -7,7 +7,7 @@ from dataclasses import dataclass
 STARVED, STALLED, BANDWIDTH, KERNELS, UNDECIDED = "starved", "stalled", "bandwidth", "kernels", "undecided"
 LOSS_FRACTION = 0.1  # of the period: a smaller loss is not what the token waits for
 BUS_FRACTION = 0.7  # of the probe: kernels above it are at the bus's limit
-_STAMPED_FRACTION = 1.1  # of clean tokens' GPU time: above it, stamps have changed what they measure
+_STAMPED_FRACTION = 1.25  # of clean tokens' GPU time: above it, stamps have changed what they measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def verdict(
     ``bubbles_us`` is a pair of bounds, and ``kernels_us`` None, where kernels have no clock. The larger of the two
     losses is the verdict if it is a tenth of the period or more; without such a loss it is how near the kernels come
     to the bus: ``token_bytes`` over their time against the probe. UNDECIDED where the bounds allow more than one, and
-    where stamped kernels and bubbles are together a tenth longer than clean tokens take.
+    where stamped kernels and bubbles are together a quarter longer than clean tokens take.
     """
     low_us, high_us = bubbles_us if isinstance(bubbles_us, tuple) else (bubbles_us, bubbles_us)
     least_us = LOSS_FRACTION * period_us
