@@ -39,7 +39,7 @@ soak: setup
 	@$(LAUNCH) -m pytest -m soak --timeout 0 $(ARGS)
 
 screenshot: setup
-	@$(LAUNCH) -m zincchat.screenshot $(ARGS)
+	@$(LAUNCH) -m zincchat.screenshot $(or $(ARGS),docs/screenshot.svg)
 
 # What the kernels and recordings come to on a Radeon RX 9070 XT, without one: docs/rdna4.md. Brings a driver first.
 rdna4: setup
