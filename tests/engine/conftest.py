@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine import FUSION_PASSES, Engine
 from tests.engine.tiny_model import write_tiny_llama
+from tests.engine.weight_data import fresh_random
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +26,8 @@ def engine(tiny_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """The tiny model with this device's own kernels, then with those for GPUs, which a software device runs too."""
     with Engine.open(tiny_path, fusion=FUSION_PASSES, row_kernels=request.param) as opened:
         yield opened
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return fresh_random()

@@ -19,9 +19,9 @@ from engine.program.resident import ResidentKernels
 from engine.program.tuning import RowTuning, group_invocations
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet, Resident
-from engine.weights.repack import repack
 from tests.engine.gpu import POISON, Gpu
-from tests.engine.weight_data import TYPES, T, activations, fresh_random, random_raw
+from tests.engine.matrices import weight_of
+from tests.engine.weight_data import TYPES, T, activations
 
 EPS = 1e-5
 COLS = 768  # 24 blocks of 32: three chunks, one and a half, and less than one of 8, 16 and 32 lanes
@@ -32,17 +32,6 @@ Build = Callable[[KernelSet, list[Slice]], list[Op]]
 def gpu() -> Iterator[Gpu]:
     with Gpu(row_kernels=False) as device:
         yield device
-
-
-@pytest.fixture
-def random() -> np.random.Generator:
-    return fresh_random()
-
-
-def weight_of(gpu: Gpu, random: np.random.Generator, type: T, rows: int, cols: int = COLS) -> Weight:
-    planes = repack(random_raw(random, type, rows, cols), type, rows, cols, "gpu")
-    quants, scales = (gpu.array(plane, constant=True) for plane in planes)
-    return Weight("w", type, rows, cols, quants, scales, quants.size + scales.size)
 
 
 def vector(gpu: Gpu, random: np.random.Generator, count: int, constant: bool = True) -> Slice:
@@ -112,7 +101,7 @@ def assert_same_of_lanes(
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
 def test_projections(gpu: Gpu, random: np.random.Generator, type: T) -> None:
-    many, few, gate, up = (weight_of(gpu, random, type, rows) for rows in (131, 3, 70, 70))
+    many, few, gate, up = (weight_of(gpu, random, type, rows, COLS) for rows in (131, 3, 70, 70))
     x, scale, bias = gpu.array(activations(random, COLS)), vector(gpu, random, COLS), vector(gpu, random, 131)
     norm = Norm(scale, EPS)
 

@@ -20,7 +20,7 @@ from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernels
 from engine.weights.repack import repack
 from tests.engine.gpu import POISON, Gpu
-from tests.engine.weight_data import T, activations, assert_product, fresh_random, random_raw, values
+from tests.engine.weight_data import T, activations, assert_product, random_raw, values
 
 COLS = 768  # 24 blocks of 32: three chunks, one and a half, and less than one of 8, 16 and 32 lanes
 EPS = 1e-5
@@ -40,11 +40,6 @@ def gpu() -> Iterator[Gpu]:
 def tested(request: pytest.FixtureRequest) -> int:
     """How many divisions of each number of lanes, besides the usual one: random ones."""
     return int(request.param)
-
-
-@pytest.fixture
-def random() -> np.random.Generator:
-    return fresh_random()
 
 
 def row_device(gpu: Gpu) -> RowDevice:

@@ -13,13 +13,13 @@ from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_ste
 from engine.program import matrix, sample
 from engine.program.nodes import Node
 from engine.program.op import Op
-from engine.program.operands import Bias, Caches, Norm, Weight
+from engine.program.operands import Bias, Caches, Norm
 from engine.program.small_kernels import norm_defines
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines
-from engine.weights.repack import repack
 from tests.engine.gpu import POISON, Gpu
-from tests.engine.weight_data import TYPES, T, activations, fresh_random, random_raw
+from tests.engine.matrices import weight_of
+from tests.engine.weight_data import TYPES, T, activations
 
 EPS = 1e-5
 
@@ -28,17 +28,6 @@ EPS = 1e-5
 def gpu() -> Iterator[Gpu]:
     with Gpu(row_kernels=False) as device:
         yield device
-
-
-@pytest.fixture
-def random() -> np.random.Generator:
-    return fresh_random()
-
-
-def weight_of(gpu: Gpu, random: np.random.Generator, type: T, rows: int, cols: int) -> Weight:
-    planes = repack(random_raw(random, type, rows, cols), type, rows, cols, "gpu")
-    quants, scales = (gpu.array(plane, constant=True) for plane in planes)
-    return Weight("w", type, rows, cols, quants, scales, quants.size + scales.size)
 
 
 def normed(gpu: Gpu, x: Slice, weight: Slice, cols: int) -> tuple[Op, Slice]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,86 +16,22 @@ from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, Kernels
 from engine.weights.repack import repack
 from tests.engine.gpu import POISON, Gpu
+from tests.engine.matrices import guarded, make_weight, matmul, shapes
 from tests.engine.weight_data import (
-    K_TYPES,
     TYPES,
     T,
     activations,
     assert_product,
     assert_within,
-    fresh_random,
     product_bound,
     random_raw,
     values,
 )
 
-Variants = dict[str, Kernels]
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[Gpu]:
-    with Gpu() as device:
-        yield device
-
-
-@pytest.fixture(scope="module")
-def variants(gpu: Gpu) -> Iterator[Variants]:
-    """This device's own kernels, those for GPUs, and for GPUs without cooperative matrices."""
-    others = {name: Kernels(gpu.device) for name in ("gpu", "tiled")}
-    for other in others.values():
-        other.base.pop("CPU_DEVICE", None)
-    others["tiled"].base["NO_COOPERATIVE_MATRIX"] = 1
-    yield {"own": gpu.kernels, **others}
-    for other in others.values():
-        other.close()
-
-
-@pytest.fixture(params=["own", "gpu"])
-def kernels(request: pytest.FixtureRequest, variants: Variants) -> Kernels:
-    return variants[request.param]
-
-
-@pytest.fixture(params=["own", "gpu", "tiled"])
-def prompt_kernels(request: pytest.FixtureRequest, variants: Variants) -> Kernels:
-    return variants[request.param]
-
-
-@pytest.fixture
-def random() -> np.random.Generator:
-    return fresh_random()
-
-
-def make_weight(gpu: Gpu, kernels: Kernels, raw: npt.NDArray[np.uint8], type: T, rows: int, cols: int) -> Weight:
-    planes = repack(raw, type, rows, cols, matrix_kernels.layout(kernels))
-    quants, scales = (gpu.array(plane, constant=True) for plane in planes)
-    return Weight("w", type, rows, cols, quants, scales, quants.size + scales.size)
-
-
-def guarded(gpu: Gpu, x: npt.NDArray[np.float32]) -> Slice:
-    """x with NaN behind it: to read past the end shows, even where the weight there is zero."""
-    return gpu.array(np.concatenate([x.reshape(-1), np.full(64, np.nan, np.float32)]))
-
 
 def run(gpu: Gpu, op: Op, y: Slice) -> npt.NDArray[np.float32]:
     gpu.run(op)
     return gpu.read(y)
-
-
-def matmul(gpu: Gpu, kernels: Kernels, weight: Weight, x: Slice, y: Slice, tokens: int, **end: Any) -> list[Op]:
-    """The ops of a product with x, float32 (tokens, cols)."""
-    if matrix_kernels.matrix_size(kernels) is None:
-        return [matrix.matmul(kernels, weight, x, y, tokens, **end)]
-    halves = tokens * -(-weight.cols // 32) * 64
-    made = Float16(gpu.poisoned(2 * halves), gpu.poisoned(tokens * 4))
-    op = matrix.to_float16(kernels, x, made, tokens, weight.cols)
-    return [op, matrix.matmul(kernels, weight, made, y, tokens, **end)]
-
-
-def shapes(type: T) -> list[tuple[int, int]]:
-    if type in K_TYPES:
-        return [(1, 256), (21, 512), (40, 1536)]
-    odd = [(13, 100), (9, 4)] if type in (T.F32, T.F16, T.BF16) else []
-    return [(1, 32), (7, 96), (19, 576), (40, 1536), *odd]
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
@@ -113,7 +48,7 @@ def test_matvec(gpu: Gpu, kernels: Kernels, random: np.random.Generator, type: G
 
 @pytest.mark.parametrize("type", (T.F16, T.Q4_0, T.Q8_0, T.Q2_K, T.Q6_K, T.MXFP4), ids=lambda type: type.name)
 def test_one_workgroup_makes_what_many_make(
-    gpu: Gpu, variants: Variants, random: np.random.Generator, type: T, monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, variants: dict[str, Kernels], random: np.random.Generator, type: T, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GPU kernels that take turn after turn, with a block a lane, several, and more of x than shared memory holds."""
     kernels = variants["gpu"]
@@ -131,20 +66,6 @@ def test_one_workgroup_makes_what_many_make(
         np.testing.assert_array_equal(*results)
         assert (results[0][rows:].view(np.uint8) == POISON).all(), "wrote past the last row"
         assert_product(results[0][:rows], values(raw, type, rows, cols), x_host[None])
-
-
-@pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
-def test_matmul(gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator, type: GGMLQuantizationType) -> None:
-    for (rows, cols), tokens in zip(shapes(type), (1, 17, 5, 70, 33, 16), strict=False):
-        raw = random_raw(random, type, rows, cols)
-        weight = make_weight(gpu, prompt_kernels, raw, type, rows, cols)
-        x = activations(random, tokens, cols)
-        y = gpu.poisoned(tokens * rows * 4 + rows * 4 + 64)
-        gpu.run(*matmul(gpu, prompt_kernels, weight, guarded(gpu, x), y, tokens))
-        result = gpu.read(y)
-        assert (result[tokens * rows :].view(np.uint8) == POISON).all(), "wrote past the last token"
-        float16 = matrix_kernels.matrix_size(prompt_kernels) is not None
-        assert_product(result[: tokens * rows], values(raw, type, rows, cols), x, float16)
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda type: type.name)
@@ -282,43 +203,6 @@ def test_stacked_weights_give_the_rows_of_the_separate_ones(
             run(gpu, matrix.matvec(kernels, Weight("w", type, rows, cols, quants, scales, 0), x, part), part)
         )
     np.testing.assert_array_equal(stacked, np.concatenate(separate))
-
-
-@pytest.mark.parametrize(("rows", "cols"), [(24, 576), (2100, 96)])  # tiles depend on rows, and on few or many tokens
-def test_a_token_does_not_depend_on_its_chunk(
-    gpu: Gpu, prompt_kernels: Kernels, random: np.random.Generator, rows: int, cols: int
-) -> None:
-    tokens = 70
-    weight = make_weight(gpu, prompt_kernels, random_raw(random, T.Q4_1, rows, cols), T.Q4_1, rows, cols)
-    x = activations(random, tokens, cols)
-    y = gpu.poisoned(tokens * rows * 4)
-    gpu.run(*matmul(gpu, prompt_kernels, weight, gpu.array(x), y, tokens))
-    together = gpu.read(y).reshape(tokens, rows)
-    for start, stop in ((0, 1), (1, 37), (37, 70)):
-        part = gpu.poisoned((stop - start) * rows * 4)
-        gpu.run(*matmul(gpu, prompt_kernels, weight, gpu.array(x[start:stop]), part, stop - start))
-        np.testing.assert_array_equal(gpu.read(part).reshape(-1, rows), together[start:stop])
-
-
-@pytest.mark.parametrize("cols", [4, 100, 576])
-def test_to_float16_keeps_22_bits(gpu: Gpu, variants: Variants, random: np.random.Generator, cols: int) -> None:
-    """Whatever the size of a token's values, which may be 2^30 apart: of the largest, 2^-38 gets lost."""
-    x = activations(random, 6, cols)
-    x[1] = 0.0
-    x[2:4] *= np.array([[1e30], [1e-25]], np.float32)
-    x[4, 0], x[5, 0] = 60000.0, -3e38
-    blocks = -(-cols // 32)
-    made = Float16(gpu.poisoned(6 * blocks * 128), gpu.poisoned(6 * 4))
-    gpu.run(matrix.to_float16(variants["gpu"], guarded(gpu, x), made, 6, cols))
-    parts = gpu.read(made.values, np.float16).reshape(6, blocks, 2, 8, 4).astype(np.float64)
-    parts = parts[..., [0, 2, 1, 3]].sum(2).reshape(6, -1)  # as float16.glsl orders a quad
-    factors = gpu.read(made.factors).astype(np.float64)
-    assert np.isfinite(parts).all()
-    assert not parts[:, cols:].any()
-    assert (np.frexp(factors)[0] == 0.5).all(), "not powers of two"
-    back = parts[:, :cols] * factors[:, None] * 16  # WEIGHT_FACTOR
-    largest = np.abs(x).max(-1, keepdims=True)
-    assert (np.abs(back - x) <= 2.0**-21 * np.abs(x) + 2.0**-38 * largest).all()
 
 
 @pytest.mark.parametrize("rows", [4_099, 262_152])
