@@ -57,7 +57,7 @@ def device_clocks(device: DeviceInfo) -> dict[str, Any] | None:
 
 def _cpu_clocks() -> dict[str, Any]:
     mhz = None
-    with contextlib.suppress(OSError, NotImplementedError, RuntimeError, AttributeError):
+    with contextlib.suppress(OSError, RuntimeError, AttributeError):
         frequency = psutil.cpu_freq()
         mhz = round(frequency.current) if frequency is not None else None
     governor = _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import lru_cache
 
 from rich.segment import Segment
@@ -28,9 +29,9 @@ class LineView(Widget):
         self._strips: list[Strip] | None = None
         self._drawn_size = Size()
 
+    @abstractmethod
     def lines(self) -> list[Line]:
         """What to draw, at most ``content_size.height`` lines of ``content_size.width`` cells; the rest is cut off."""
-        raise NotImplementedError
 
     def show(self, view: PanelView) -> None:
         """Draw ``view``."""
