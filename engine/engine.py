@@ -68,7 +68,7 @@ class Engine:
         context: int | None = None,
         mode: str = "reuse",
         fusion: bool | Iterable[str] = True,
-        barriers: str = "needed",
+        barriers: str | None = None,
         progress: Progress | None = None,
         *,
         quantize: str | None = None,
@@ -85,6 +85,8 @@ class Engine:
         of: "ids", "text" (for ``encode``) or "messages" (for ``render``); a model without a tokenizer or template for
         that is an error before its weights are read.
 
+        ``barriers`` None takes "flags" on GPUs that pass its check, "needed" elsewhere.
+
         ``tuning``: whether to divide rows as a measurement on this device finds best (once for each kind of model: its
         result is kept) or as usual; None measures on GPUs alone, unless ZINCCHAT_TUNING is "off".
 
@@ -98,7 +100,8 @@ class Engine:
             build = _Build(device, binding, validation, row_kernels, tuning)
             file = cleanup.enter_context(open_model(Path(path), quantize))
             engine = cls(file, build, context, takes, progress or no_progress, cleanup)
-            engine.mode, engine.fusion, engine.barriers = mode, fusion, barriers
+            engine.mode, engine.fusion = mode, fusion
+            engine.barriers = barriers or engine._runtime.usual_barriers
             engine._cleanup = cleanup.pop_all()
         return engine
 
@@ -165,14 +168,26 @@ class Engine:
 
     @property
     def barriers(self) -> str:
-        """The barrier policy; setting it takes effect at the next token boundary. EngineError if unknown."""
+        """The barrier policy; setting it takes effect at the next token boundary. EngineError if unknown or refused."""
         return self._barriers
 
     @barriers.setter
     def barriers(self, value: str) -> None:
         if value not in BARRIERS:
             raise EngineError(f"unknown barrier policy {value!r}; there is {', '.join(BARRIERS)}")
+        if (reason := self.refused_barriers.get(value)) is not None:
+            raise EngineError(f"barriers {value} are not offered here: {reason}")
         self._barriers = value
+
+    @property
+    def barrier_policies(self) -> tuple[str, ...]:
+        """Those of BARRIERS that this device has."""
+        return tuple(policy for policy in BARRIERS if policy not in self.refused_barriers)
+
+    @property
+    def refused_barriers(self) -> Mapping[str, str]:
+        """The others, with the reason: one line. A policy may come to this when it is first tried."""
+        return self._runtime.refused_barriers
 
     @property
     def fusion(self) -> bool:

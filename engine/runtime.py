@@ -8,8 +8,9 @@ from threading import Thread
 
 import numpy as np
 
-from engine.decode import MODE_CLASSES
+from engine.decode import MODE_CLASSES, flags
 from engine.decode.first import First
+from engine.decode.flags import Flags
 from engine.decode.persistent import Persistent, unavailable
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.sampling import Sampling
@@ -30,6 +31,7 @@ from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
+from engine.program.op import Op
 from engine.program.resident import ResidentKernels
 from engine.progress import Progress
 from engine.row_tuner import RowTuner
@@ -43,12 +45,14 @@ from engine.weights.load import TensorSpec, load
 from engine.weights.source import ModelSource
 
 _STAMP_EVERY = 16
+_NEEDED = "needed"
 
 
 class Runtime:
     """Everything that lives on the device. What it registers on ``cleanup`` frees it again.
 
     ``offered_passes`` are the fusion passes this device has kernels for, ``passes`` those that pay here;
+    ``usual_barriers`` is the policy that is fastest on such a device: waits in memory on GPUs that pass their check;
     ``stamp_every``: every how many tokens of a reply one is stamped; 0: never.
     """
 
@@ -68,6 +72,7 @@ class Runtime:
 
         ``tuning``: see RowTuner.
         """
+        self._device = device
         memory = self.memory = Memory(device)
         cleanup.callback(memory.close)
         kernels = self._kernels = Kernels(device)
@@ -108,6 +113,7 @@ class Runtime:
             )
 
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
+        self._flags = Flags(device, memory, kernels)
         self._resources = Resources(
             device=device,
             kernels=kernels,
@@ -119,6 +125,7 @@ class Runtime:
             resident_builder=resident_builder,
             state=buffers.state,
             arrivals=buffers.arrivals,
+            flags=self._flags,
             clock=self.clock,
         )
         self._modes: dict[str, Mode] = {}
@@ -129,7 +136,7 @@ class Runtime:
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
         scratch = Scratch(device, memory, buffers.state, single.logits, buffers.arrivals, buffers.cache)
-        self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock)
+        self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock, self._flags)
         self._geometry = geometry
         self.snapshots = (
             SnapshotStore(device, memory, buffers.cache, single.logits) if geometry.recurrent_bytes else None
@@ -139,19 +146,26 @@ class Runtime:
         memory.flush()
         self.offered_passes = lowering.passes
         if self.tuner.is_due:
-            settings = Settings("reuse", self.offered_passes, "needed")
+            settings = Settings("reuse", self.offered_passes, _NEEDED)
             build = partial(builder.build, builder.bucket(0), settings, self._slot)
             self.tuner.measure(build, self.instruments.least_us, weights.all_matrices(), progress)
             jobs = prepare_kernels()
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
+        reason = flags.unavailable(device)
+        self.refused_barriers: dict[str, str] = {} if reason is None else {flags.FLAGS: reason}
+        self._flags_checked = False
+        self._waiting: set[tuple[str, ...]] = set()  # passes whose kernels are there with FLAGS
+        self.usual_barriers = self._usual_barriers()
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())
         self.stamp_every = _STAMP_EVERY
         self._stamp_requested = False
-        self._stamp_thread = Thread(target=self._prepare_stamps, args=(jobs,), name="zincchat-stamps", daemon=True)
+        stamped = [(name, defines, True) for name, defines, _ in jobs]
+        if self.usual_barriers == flags.FLAGS:
+            stamped = self._flags.jobs(self._decode_ops(self.passes), stamped=True) + stamped
+        self._stamp_thread = Thread(target=self._prepare_stamps, args=(stamped,), name="zincchat-stamps", daemon=True)
         cleanup.callback(self._stop)
         self._stamp_thread.start()
-        self._device = device
 
     @property
     def recordings(self) -> int:
@@ -168,6 +182,8 @@ class Runtime:
     def begin_mode(self, settings: Settings) -> Mode:
         """The mode of ``settings``, ready for them. Raise EngineError where it turns out not to work here."""
         mode = self.mode(settings.mode)
+        if settings.barriers == flags.FLAGS and not isinstance(mode, Persistent):
+            self._prepare_flags(settings.passes)
         if isinstance(mode, Persistent):
             try:
                 mode.prepare(settings.passes)
@@ -175,6 +191,13 @@ class Runtime:
                 self.refused_modes[settings.mode] = str(error)
                 raise EngineError(f"mode {settings.mode} is not offered here: {error}") from error
         return mode
+
+    def raise_if_stuck(self, mode: Mode) -> None:
+        """Raise EngineError where kernels waited for each other in vain (engine.decode.flags)."""
+        if self._flags.stuck:
+            while mode.in_flight:
+                mode.collect()
+            self._flags.raise_if_stuck(self._resources.arrivals)
 
     def first_step(self, ids: list[int], params: bytes, settings: Settings) -> Step:
         """Sample a reply's first token from the prefill's logits, whose sequence is ``ids``."""
@@ -241,10 +264,37 @@ class Runtime:
             progress("fusion", 1, 1)
         return chosen
 
+    def _usual_barriers(self) -> str:
+        if self._device.is_cpu or flags.FLAGS in self.refused_barriers:
+            return _NEEDED
+        try:
+            self._prepare_flags(self.passes)
+        except EngineError:
+            return _NEEDED
+        return flags.FLAGS
+
+    def _prepare_flags(self, passes: tuple[str, ...]) -> None:
+        """Build the kernels that wait in memory for these fusion passes; at the first time, check that they can."""
+        if passes in self._waiting:
+            return
+        problem = None if self._flags_checked else self._flags.check()
+        self._flags_checked = True
+        if problem is not None:
+            self.refused_barriers[flags.FLAGS] = problem
+        if (problem := self.refused_barriers.get(flags.FLAGS)) is not None:
+            raise EngineError(f"barriers {flags.FLAGS} are not offered here: {problem}")
+        self._kernels.prepare(self._flags.jobs(self._decode_ops(passes), stamped=False), lambda: None)
+        self._waiting.add(passes)
+        if self._device.is_cpu:  # which compiles a kernel when it first runs
+            self.instruments.run_once(Settings("reuse", passes, flags.FLAGS), self._slot)
+
+    def _decode_ops(self, passes: tuple[str, ...]) -> list[Op]:
+        return self.builder.build(self.builder.bucket(0), Settings("reuse", passes, _NEEDED), self._slot).ops
+
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:
             return
-        self._kernels.prepare([(name, defines, True) for name, defines, _ in jobs], lambda: None, threads=1)
+        self._kernels.prepare(jobs, lambda: None, threads=1)
 
     def _stop(self) -> None:
         self._stamp_thread.join()

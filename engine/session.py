@@ -231,6 +231,8 @@ class Session:
                     stamped = due and runtime.clock is not None
                     step = mode.step(Request(settings, position, params, stamped, remaining))
                     due = False
+                if mode is not None:
+                    runtime.raise_if_stuck(mode)
                 if index > 0:
                     self.ids.append(token)
                 token = step.id

@@ -39,6 +39,7 @@ PUSH_BEGIN
     uint window;
 PUSH_END
 
+#define OWN_AWAIT
 #define SUBGROUPS (LANES / SUBGROUP_SIZE)
 #define HEAD_VECTORS (HEAD_DIM / 4u)
 #define HEAD_UNITS (HEAD_DIM / 8u)                                  // 16-byte units of a key
@@ -164,7 +165,7 @@ void kernel() {
     const bool swaps_pairs = TOKENS_A_SUBGROUP > 1u && (t & LANES_A_TOKEN) != 0u;
     const bool swaps_words = TOKENS_A_SUBGROUP > 2u && (t & (2u * LANES_A_TOKEN)) != 0u;
     uvec4 ks[LOADS], vs[LOADS];
-#ifdef RESIDENT
+#if defined(RESIDENT) || defined(FLAGS)
     const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
     LOAD_ROWS(ks, k_cache, range, own_step, old_row, true)
     LOAD_ROWS(vs, v_cache, range, 0u, old_row, true)

@@ -11,7 +11,7 @@ BUFFER(0, FIXED, GateQuants, QUANT_ELEMENT, gate_quants)
 BUFFER(1, FIXED, GateScales, SCALE_ELEMENT, gate_scales)
 BUFFER(2, FIXED, UpQuants, QUANT_ELEMENT, up_quants)
 BUFFER(3, FIXED, UpScales, SCALE_ELEMENT, up_scales)
-BUFFER(4, FIXED, X, vec4, x)
+BUFFER(4, AWAITED, X, vec4, x)
 BUFFER(5, FIXED, Norm, vec4, norm)
 BUFFER(6, writeonly, Y, float, y)
 PUSH_BEGIN

@@ -12,7 +12,7 @@ layout(local_size_x = TEAMS * LANES) in;
 
 BUFFER(0, FIXED, Quants, QUANT_ELEMENT, quants)
 BUFFER(1, FIXED, Scales, SCALE_ELEMENT, scales)
-BUFFER(2, FIXED, X, vec4, x)
+BUFFER(2, AWAITED, X, vec4, x)
 BUFFER(3, FIXED, Norm, vec4, norm)
 BUFFER(4, writeonly, Y, float, y)
 BUFFER(5, FIXED, Table, vec2, table)

@@ -44,7 +44,7 @@ class Overlap:
         self._turn ^= 1
         program = builder.build(builder.bucket(position), request.settings, slot)
         watch.lap("build")
-        recording = record(self._resources, program, slot, commands, ONE_TIME_SUBMIT, stamped)
+        recording = record(self._resources, program, request.settings, slot, commands, ONE_TIME_SUBMIT, stamped)
         self.recordings += 1
         watch.lap("record")
         return recording

@@ -36,9 +36,9 @@ class Recordings:
         if ring is None:
             program = builder.build(bucket, settings, self._slots[0])
             watch.lap("build")
-            ring = [self._record(program, self._slots[0], stamped)]
+            ring = [self._record(program, settings, self._slots[0], stamped)]
             for slot in self._slots[1 : 1 if stamped else self._size]:
-                ring.append(self._record(builder.with_slot(program, slot), slot, False))
+                ring.append(self._record(builder.with_slot(program, slot), settings, slot, False))
             watch.lap("record")
         self._rings[key] = ring
         return ring, not known
@@ -57,7 +57,7 @@ class Recordings:
         self._rings.clear()
         self._spare.clear()
 
-    def _record(self, program: DecodeProgram, slot: Slot, stamped: bool) -> Recording:
+    def _record(self, program: DecodeProgram, settings: Settings, slot: Slot, stamped: bool) -> Recording:
         commands = self._spare.pop() if self._spare else self._resources.new_commands()
         self.recordings += 1
-        return record(self._resources, program, slot, commands, 0, stamped)
+        return record(self._resources, program, settings, slot, commands, 0, stamped)

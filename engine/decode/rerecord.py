@@ -23,7 +23,9 @@ class Rerecord:
         watch = Stopwatch()
         program = builder.build(builder.bucket(request.position), request.settings, self._slot)
         watch.lap("build")
-        recording = record(resources, program, self._slot, self._commands, ONE_TIME_SUBMIT, request.stamped)
+        recording = record(
+            resources, program, request.settings, self._slot, self._commands, ONE_TIME_SUBMIT, request.stamped
+        )
         self.recordings += 1
         watch.lap("record")
         return land(launch(recording, request, watch, rerecorded=True))

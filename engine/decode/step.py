@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns, thread_time_ns
 from typing import NamedTuple, Protocol
 
+from engine.decode.flags import Flags
 from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
 from engine.profile.kernel_clock import KernelClock
@@ -64,6 +65,7 @@ class Resources(NamedTuple):
     resident_builder: Callable[[ResidentKernels], ProgramBuilder]  # the same programs by other kernels
     state: Slice
     arrivals: Slice  # attention's counters, zero between tokens
+    flags: Flags
     clock: KernelClock | None
 
 
@@ -142,14 +144,21 @@ class Mode(Protocol):
 
 
 def record(
-    resources: Resources, program: DecodeProgram, slot: Slot, commands: CommandBuffer, flags: int, twin: bool
+    resources: Resources,
+    program: DecodeProgram,
+    settings: Settings,
+    slot: Slot,
+    commands: CommandBuffer,
+    flags: int,
+    twin: bool,
 ) -> Recording:
-    """Record a program, or its stamped twin, into ``commands``."""
-    stamped = resources.stamps.twin(program.ops, resources.kernels) if twin else None
+    """Record a program, or its stamped twin, into ``commands``, its barriers as ``settings`` says."""
+    ops, barriers = resources.flags.recordable(program.ops, program.barriers, settings.barriers)
+    stamped = resources.stamps.twin(ops, resources.kernels) if twin else None
     if stamped is None:
-        commands.record_all(program.ops, program.barriers, flags)
+        commands.record_all(ops, barriers, flags)
     else:
-        commands.record_all(stamped.ops, program.barriers, flags, stamped.read_back)
+        commands.record_all(stamped.ops, barriers, flags, stamped.read_back)
     return Recording(commands, program, slot, stamped)
 
 

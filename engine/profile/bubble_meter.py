@@ -26,9 +26,11 @@ from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
+from engine.decode.flags import Flags, Recordable
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.interleave import Rounds, interleaved, median_error, run_us
@@ -48,8 +50,10 @@ FEW_ROUNDS = Rounds(2, 4, 0.2, clocks=False)  # between two tokens of a reply, w
 class BubbleMeter:
     """Measures programs; nothing may be in flight. ``clock`` None: bounds only."""
 
-    def __init__(self, device: Device, memory: Memory, kernels: Kernels, clock: KernelClock | None) -> None:
-        self._device, self._kernels, self._clock = device, kernels, clock
+    def __init__(
+        self, device: Device, memory: Memory, kernels: Kernels, clock: KernelClock | None, flags: Flags
+    ) -> None:
+        self._device, self._kernels, self._clock, self._flags = device, kernels, clock, flags
         self._stamps = Stamps(memory)
 
     def measure(
@@ -63,11 +67,12 @@ class BubbleMeter:
     ) -> BubbleReport:
         """Medians of ``rounds`` of ABBA runs; ``before`` makes their state and is queued ahead of each."""
         with ExitStack() as cleanup:
-            stamped = None if self._clock is None else self._stamps.twin(program.ops, self._kernels)
-            variants = {"clean": (program.ops, program.barriers)}
+            ops, barriers = self._flags.recordable(program.ops, program.barriers, settings.barriers)
+            stamped = None if self._clock is None else self._stamps.twin(ops, self._kernels)
+            variants: dict[str, Recordable] = {"clean": (ops, barriers)}
             if stamped is not None:
-                variants["stamped"] = (stamped.ops, program.barriers)
-            variants |= self._bounding(program)
+                variants["stamped"] = (stamped.ops, barriers)
+            variants |= self._bounding(program, settings.barriers)
             recorded = {}
             for name, (ops, barriers) in variants.items():
                 commands = recorded[name] = CommandBuffer(self._device)
@@ -127,29 +132,35 @@ class BubbleMeter:
             instrument_cost_fraction=statistics.median(stamps) / median["clean"],
         )
 
-    def run_once(self, program: DecodeProgram, before: CommandBuffer) -> None:
+    def run_once(self, program: DecodeProgram, before: CommandBuffer, settings: Settings) -> None:
         """Run the program and its stamped twin, if it has one; ``before`` makes their state."""
-        stamped = None if self._clock is None else self._stamps.twin(program.ops, self._kernels)
+        clean, barriers = self._flags.recordable(program.ops, program.barriers, settings.barriers)
+        stamped = None if self._clock is None else self._stamps.twin(clean, self._kernels)
         with closing(CommandBuffer(self._device)) as commands:
-            for ops in (program.ops,) if stamped is None else (program.ops, stamped.ops):
-                commands.record_all(ops, program.barriers)
+            for ops in (clean,) if stamped is None else (clean, stamped.ops):
+                commands.record_all(ops, barriers)
                 run_us(commands, before)
 
-    def _bounding(self, program: DecodeProgram) -> dict[str, tuple[list[Op], list[bool]]]:
+    def _bounding(self, program: DecodeProgram, policy: str) -> dict[str, Recordable]:
         ops, barriers = program.ops, program.barriers
         free = [False] * len(ops)
-        null = [op.with_kernel(self._kernels.null_twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in ops]
+
+        def ordered(some: Sequence[Op], barriers: Sequence[bool]) -> Recordable:
+            return self._flags.recordable(some, barriers, policy)
+
+        waiting, none = ordered(ops, barriers)
+        null = [op.with_kernel(self._kernels.null_twin(op.kernel), _RETURN_AT_ONCE + op.push) for op in waiting]
         empty = Op("empty", self._kernels.get("nothing"), (), (0,), (1, 1, 1))
         links = 1 + program.barrier_count
         processors = (os.cpu_count() or 1) if self._device.is_cpu else 1
         filling = [-(-processors // (op.groups[0] * op.groups[1])) for op in ops]
         return {
-            "filled": ([_repeated(op, times) for op, times in zip(ops, filling, strict=True)], barriers),
-            "repeated": ([_repeated(op, 1 + times) for op, times in zip(ops, filling, strict=True)], barriers),
+            "filled": ordered([_repeated(op, times) for op, times in zip(ops, filling, strict=True)], barriers),
+            "repeated": ordered([_repeated(op, 1 + times) for op, times in zip(ops, filling, strict=True)], barriers),
             "unordered": (ops, free),
-            "null": (null, barriers),
-            "empty_chain": ([empty] * links, [False] + [True] * (links - 1)),
-            "empty": ([empty], [False]),
+            "null": (null, none),
+            "empty_chain": ordered([empty] * links, [False] + [True] * (links - 1)),
+            "empty": ordered([empty], [False]),
         }
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 
+from engine.decode.flags import Flags
 from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import ROUNDS, BubbleMeter
 from engine.profile.bubble_report import BubbleReport
@@ -46,10 +47,11 @@ class Instruments:
         builder: ProgramBuilder,
         scratch: Scratch,
         clock: KernelClock | None,
+        flags: Flags,
     ) -> None:
         self._device, self._memory, self._kernels = device, memory, kernels
-        self._builder, self._scratch = builder, scratch
-        self._meter = BubbleMeter(device, memory, kernels, clock)
+        self._builder, self._scratch, self._flags = builder, scratch, flags
+        self._meter = BubbleMeter(device, memory, kernels, clock, flags)
 
     @cached_property
     def probe(self) -> Probe:
@@ -73,7 +75,7 @@ class Instruments:
         """Run the token fed at position 0 once clean and once stamped."""
         program = self._builder.build(self._builder.bucket(0), settings, slot)
         with self._scratch.at(0) as before:
-            self._meter.run_once(program, before)
+            self._meter.run_once(program, before, settings)
 
     def least_us(self, programs: Sequence[DecodeProgram]) -> list[float]:
         """The shortest GPU time of each of several programs, run in turns, of the token fed at position 0.
@@ -110,15 +112,16 @@ class Instruments:
         """Time the same program with and without the hint, a fresh recording for each run with it, as it demands."""
         position = min(position, self._scratch.last_position)
         program = self._builder.build(self._builder.bucket(position), settings, slot)
+        recordable = self._flags.recordable(program.ops, program.barriers, settings.barriers)
         with ExitStack() as cleanup:
             once, kept = (cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in range(2))
 
             def finished(name: str, elapsed_us: float) -> None:
                 if name == "with":
-                    once.record_all(program.ops, program.barriers, ONE_TIME_SUBMIT)
+                    once.record_all(*recordable, ONE_TIME_SUBMIT)
 
-            once.record_all(program.ops, program.barriers, ONE_TIME_SUBMIT)
-            kept.record_all(program.ops, program.barriers)
+            once.record_all(*recordable, ONE_TIME_SUBMIT)
+            kept.record_all(*recordable)
             before = cleanup.enter_context(self._scratch.at(position))
             times = interleaved({"without": kept, "with": once}, before, _HINT_ROUNDS, finished)
         differences = [one - other for one, other in zip(times["with"], times["without"], strict=True)]

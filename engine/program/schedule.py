@@ -8,7 +8,7 @@ from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
 
-BARRIERS = ("every", "needed")
+BARRIERS = ("every", "needed", "flags")
 
 Range = tuple[int, int]  # device addresses, from and to
 
@@ -46,11 +46,12 @@ class Scheduler:
         point at which all it depends on is behind a barrier, so that one barrier serves everything due at once and
         their number is that of the longest chain of dependent ops. An op depends on an earlier one that wrote what
         it touches, or read what it writes. The first op needs none: each command buffer opens with a barrier of its
-        own. Raise EngineError for an unknown policy.
+        own. ``flags`` is as ``needed``: that kernels wait in memory there is the recording's affair (decode/flags.py).
+        Raise EngineError for an unknown policy.
         """
         if policy == "every":
             return ops, [index > 0 for index in range(len(ops))]
-        if policy != "needed":
+        if policy not in BARRIERS:
             raise EngineError(f"unknown barrier policy {policy!r}; there is {', '.join(BARRIERS)}")
         levels = self._levels(ops)
         if any(before > after for before, after in pairwise(levels)):

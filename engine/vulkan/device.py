@@ -194,6 +194,7 @@ class Device:
         self.max_storage_range_bytes: int = limits.maxStorageBufferRange
         self.timestamp_period_ns: float = limits.timestampPeriod
         self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
+        self.most_push_bytes: int = limits.maxPushConstantsSize
         self.shared_bytes: int = limits.maxComputeSharedMemorySize
         self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
         self.multiprocessors: int | None = None  # where the driver tells

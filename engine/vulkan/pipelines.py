@@ -19,12 +19,13 @@ from engine.vulkan.shaders import compile_generated, compile_glsl, expand
 if TYPE_CHECKING:
     from engine.program.tuning import RowTuning
 
-_ACCESS = "readonly|writeonly|READWRITE|COHERENT|FIXED"
+_ACCESS = "readonly|writeonly|READWRITE|COHERENT|FIXED|AWAITED"
 _BUFFER = re.compile(rf"^\s*BUFFER\((\d+),\s*({_ACCESS}),\s*\w+,\s*\w+,\s*(\w+)\)", re.MULTILINE)
 _PUSH = re.compile(r"^PUSH_BEGIN$(.*?)^PUSH_END$", re.MULTILINE | re.DOTALL)
 _SCALAR = re.compile(r"^\s*(uint|int|float)\s+\w+;", re.MULTILINE)
 _FORMATS = {"uint": "I", "int": "i", "float": "f"}
-_MAX_PUSH_BYTES = 128  # all that the specification guarantees
+_MAX_PUSH_BYTES = 128  # all that the specification guarantees; some kernels take more with FLAGS and STAMPS
+_FLAG_BYTES = 16  # FLAGS_PUSH of shaders/include/flags.glsl
 
 Defines = dict[str, str | int]
 
@@ -53,10 +54,12 @@ class Kernel:
         push = _PUSH.search(source)
         scalars = _SCALAR.findall(push.group(1)) if push else []
         self.reads = tuple(i for i, (_, access, _) in enumerate(buffers) if access != "writeonly")
-        self.writes = tuple(i for i, (_, access, _) in enumerate(buffers) if access not in ("readonly", "FIXED"))
+        self.writes = tuple(
+            i for i, (_, access, _) in enumerate(buffers) if access not in ("readonly", "FIXED", "AWAITED")
+        )
         layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind in scalars))
         self.pack: Callable[..., bytes] = layout.pack
-        self.push_bytes = layout.size + (8 if stamped else 0)
+        self.push_bytes = layout.size + (8 if stamped else 0) + (_FLAG_BYTES if "FLAGS" in defines else 0)
         if self.push_bytes > most_push_bytes:
             raise EngineError(f"kernel {label} needs {self.push_bytes} bytes of push constants of {most_push_bytes}")
         self.layout: Any = None
@@ -193,7 +196,8 @@ class Kernels:
         pairs = tuple((key, str(value)) for key, value in sorted(merged.items()))
         label = name + "".join(f" {key}={value}" for key, value in sorted(defines.items()))
         source = expand(name, pairs)
-        kernel = Kernel(name, defines, label, source, stamped)
+        most_push_bytes = self.device.most_push_bytes if "FLAGS" in defines else _MAX_PUSH_BYTES
+        kernel = Kernel(name, defines, label, source, stamped, most_push_bytes)
         code = compile_glsl(source, label)
         buffers = len(set(kernel.reads) | set(kernel.writes))
         kernel.layout = self._layout(kernel.push_bytes, buffers if self.device.binding == "descriptors" else 0)

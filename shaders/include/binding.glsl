@@ -2,7 +2,7 @@
 // with DESCRIPTORS they are storage buffers of set 0, which the validation layer can follow.
 //
 //   BUFFER(0, readonly, Weights, uvec4, weights)     binding, access, type, element, name
-//                                                    (access: readonly, writeonly, READWRITE, COHERENT, FIXED)
+//                                                    (access: readonly, writeonly, READWRITE, COHERENT, FIXED, AWAITED)
 //   PUSH_BEGIN
 //       ADDRESS(Weights, weights)                    every buffer, in binding order, first
 //       uint rows;                                   then scalars: uint, int or float, one a line
@@ -13,26 +13,47 @@
 //
 // The build for the persistent mode (RESIDENT; engine/vulkan/joined_source.py) says of each buffer whether it is written
 // by any op (RESIDENT_<slot>), and runs a kernel from where it says AWAIT only when what others wrote before is there. A
-// kernel without that word waits before it begins.
+// kernel without that word waits before it begins. So does the build with FLAGS (flags.glsl); kernels that say AWAIT
+// define OWN_AWAIT.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_scalar_block_layout : require
 
+#ifdef FLAGS
+#include "flags.glsl"
+#else
+#define FLAGS_PUSH
+#endif
+
 #ifdef RESIDENT
 #define ALONE  // RESIDENT_<slot> says it
+#elif defined(FLAGS)
+#define ALONE nonprivate
 #else
 #define ALONE restrict
 #endif
+#ifdef FLAGS  // Mesa takes "readonly" to mean that nobody writes
+#define ACCESS_readonly ALONE
+#else
 #define ACCESS_readonly ALONE readonly
+#endif
 #define ACCESS_writeonly ALONE writeonly
 #define ACCESS_READWRITE ALONE
 #define ACCESS_COHERENT ALONE coherent  // read and written, by other workgroups of the same dispatch too
 // Only read, but the compiler does not know: else it may move a load behind a barrier, to where its value is used.
+// What is FIXED nobody writes while the program runs, what is AWAITED an op before this one.
 #define ACCESS_FIXED
+#ifdef FLAGS
+#define ACCESS_AWAITED nonprivate
+#else
+#define ACCESS_AWAITED
+#endif
 
-#ifdef RESIDENT
+#if defined(RESIDENT)
 #define AWAIT walk_wait();
+#elif defined(FLAGS)
+#define AWAIT flag_wait();
 #else
 #define AWAIT
 #endif
@@ -57,8 +78,8 @@
 #extension GL_EXT_shader_realtime_clock : require
 #endif
 layout(buffer_reference, std430, buffer_reference_align = 16) restrict writeonly buffer StampSlots { uvec4 data[]; };
-#define PUSH_BEGIN layout(push_constant) uniform Push { StampSlots stamp_slots;
+#define PUSH_BEGIN layout(push_constant) uniform Push { StampSlots stamp_slots; FLAGS_PUSH
 #else
-#define PUSH_BEGIN layout(push_constant) uniform Push {
+#define PUSH_BEGIN layout(push_constant) uniform Push { FLAGS_PUSH
 #endif
 #define PUSH_END };

@@ -135,7 +135,8 @@ float row_total(uint i) {
 #else
 #define EACH_EARLY EACH_FIRST
 #endif
-#ifdef RESIDENT
+#define OWN_AWAIT
+#if defined(RESIDENT) || defined(FLAGS)
 #define LOAD_ALL EACH_EARLY(LOAD_ROW) LOAD_NORM AWAIT LOAD_X
 #else
 #define LOAD_ALL LOAD_X LOAD_NORM EACH_EARLY(LOAD_ROW)

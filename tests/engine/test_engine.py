@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine import FUSION_PASSES, MODES, Engine, Sampling
+from engine import BARRIERS, FUSION_PASSES, MODES, Engine, Sampling
 from tests.engine.tiny_model import write_tiny_llama
 from tests.engine.tiny_runs import GREEDY, random_ids, take_mode
 from tests.engine.tolerance import assert_greedy, assert_logits
@@ -20,7 +20,7 @@ def test_prefill_logits(engine, tiny_path, count):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("barriers", ["every", "needed"])
+@pytest.mark.parametrize("barriers", BARRIERS)
 @pytest.mark.parametrize("fusion", [True, False])
 def test_decode_follows_the_reference_token_by_token(engine, tiny_path, mode, barriers, fusion):
     take_mode(engine, mode)

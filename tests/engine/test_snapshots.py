@@ -274,7 +274,7 @@ def test_measuring_leaves_the_state(engine: Engine, monkeypatch: pytest.MonkeyPa
         list(session.generate(GREEDY, 6, ignore_eos=True))
         if measure:
             for position in (session.position, 3):  # as measure_bubbles does it, but briefly
-                engine._runtime.bubbles_range(position, engine._settings()._replace(barriers=BARRIERS[position == 3]))
+                engine._runtime.bubbles_range(position, engine._settings()._replace(barriers=BARRIERS[position % 3]))
             engine.measure_submit_hint(3)
             engine.warm_up()
             engine._runtime.instruments.choose_passes(FUSION_PASSES[:1], engine._runtime._slot)

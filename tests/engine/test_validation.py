@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from engine import BARRIERS, FUSION_PASSES, MODES, Engine, EngineError, Sampling
+from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
 from engine.program.schedule import Scheduler
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 
@@ -41,9 +41,9 @@ def run(engine: Engine) -> int:
 
 
 def test_no_message_in_any_mode(engine):
-    modes = engine.modes
+    modes, policies = engine.modes, engine.barrier_policies
     for engine.mode in modes:
-        for engine.barriers in BARRIERS:
+        for engine.barriers in policies:
             for engine.fusion in (True, False):
                 run(engine)
     engine.request_stamps()

@@ -36,7 +36,7 @@ def test_measuring_changes_nothing_of_a_conversation(engine):
 
     session = engine.session()
     session.prefill(PROMPT)
-    positions = iter((0, 40, None, 127))
+    positions = iter((0, 40, None, 127, 1, 2))
     for engine.barriers in BARRIERS:
         for engine.fusion in (True, False):
             engine.measure_bubbles(next(positions))

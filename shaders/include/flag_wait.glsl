@@ -1,0 +1,39 @@
+// What kernels with FLAGS wait and arrive by (flags.glsl); the push constants stand before it.
+#ifdef FLAGS
+bool flag_waited = false;
+
+void flag_join() {
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
+        gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
+}
+
+void flag_poll() {
+    for (uint polls = 0u; atomicLoad(flag_control.arrived, gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed) < flag_target; ++polls) {
+        if (polls % 64u != 63u) continue;
+        if (polls > uint(FLAGS)) {
+            atomicStore(flag_control.stuck, 1u, gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
+            flag_control.report.stuck = 1u;
+        }
+        if (atomicLoad(flag_control.stuck, gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed) != 0u) break;
+    }
+}
+
+// A kernel that says AWAIT calls it there, others before they begin.
+void flag_wait() {
+    if (flag_waited) return;
+    flag_waited = true;
+    if (gl_LocalInvocationIndex == 0u) {
+        flag_poll();
+        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
+    }
+    flag_join();
+    STAMP_BEGIN
+}
+
+void flag_arrive() {
+    flag_join();
+    if (gl_LocalInvocationIndex == 0u) {
+        atomicAdd(flag_control.arrived, flag_arrivals, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    }
+}
+#endif

@@ -1,0 +1,176 @@
+"""Barrier policy ``flags``: kernels that wait for each other in memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
+from engine.decode import flags
+from engine.decode.flags import Flags
+from engine.program.op import Op
+from engine.vulkan.commands import CommandBuffer
+from tests.engine.gpu import Gpu
+from tests.engine.tiny_runs import GREEDY, random_ids
+
+LANES = 64
+
+
+@pytest.fixture
+def waiting() -> Iterator[Gpu]:
+    with Gpu() as gpu:
+        if (reason := flags.unavailable(gpu.device)) is not None:
+            pytest.skip(reason)
+        yield gpu
+
+
+def control(policy: Flags) -> list[int]:
+    return policy._memory.read(policy._control).view(np.uint32)[:2].tolist()
+
+
+def chain(gpu: Gpu, groups: int, count: int) -> tuple[list[Op], object]:
+    """Dispatches that check what the one before wrote, and what they found: wrong words and visits."""
+    kernel = gpu.kernels.get("grid_check", {"LANES": LANES})
+    pages = [gpu.memory.allocate(groups * LANES * 4) for _ in range(2)]
+    found = gpu.memory.allocate(256)
+    gpu.memory.write(found, np.zeros(64, np.uint32))
+    gpu.memory.flush()
+    ops = [Op("check", kernel, (pages[i % 2], pages[1 - i % 2], found), (i,), (groups, 1, 1)) for i in range(count)]
+    return ops, found
+
+
+@pytest.mark.parametrize("groups", [1, 3, 40])
+def test_what_one_dispatch_writes_the_next_sees(waiting: Gpu, groups: int) -> None:
+    policy = Flags(waiting.device, waiting.memory, waiting.kernels)
+    ops, found = chain(waiting, groups, 30)
+    recorded = CommandBuffer(waiting.device)
+    recorded.record_all(*policy.recordable(ops, [index > 0 for index in range(30)], "flags"))
+    for run in range(1, 4):  # the counter is zero again behind each
+        recorded.run_us()
+        assert waiting.memory.read(found).view(np.uint32)[:2].tolist() == [0, run * 30 * groups]
+        assert control(policy) == [0, 0] and not policy.stuck
+    recorded.close()
+
+
+def test_a_kernel_waits_for_all_before_its_barrier_and_no_more(waiting: Gpu) -> None:
+    policy = Flags(waiting.device, waiting.memory, waiting.kernels)
+    ops, _ = chain(waiting, 5, 4)
+    waits, barriers = policy.recordable(ops, [False, True, False, True], "flags")
+    targets, arrivals = zip(*(struct.unpack_from("<II", op.push, 8) for op in waits), strict=True)
+    assert targets == (0, 5, 5, 15, 20)  # the last one is added, and waits for all
+    assert arrivals[:4] == (1, 1, 1, 1) and sum(arrivals) + 4 * (5 - 1) == 1 << 32
+    assert not any(barriers)
+    for policy_name in ("every", "needed"):
+        assert policy.recordable(ops, [False, True, True, True], policy_name) == (ops, [False, True, True, True])
+
+
+def test_a_wait_in_vain_ends_and_is_told(waiting: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, "_PATIENCE", {True: 1 << 10, False: 1 << 10})
+    policy = Flags(waiting.device, waiting.memory, waiting.kernels)
+    ops, _ = chain(waiting, 3, 3)
+    waits, barriers = policy.recordable(ops, [False, True, True], "flags")
+    waits[1].push = waits[1].push[:8] + struct.pack("<I", 99) + waits[1].push[12:]
+    commands = CommandBuffer(waiting.device)
+    commands.record_all(waits, barriers)
+    commands.run_us()
+    commands.close()
+    assert policy.stuck
+    counters = waiting.memory.allocate(64)
+    waiting.memory.write(counters, np.ones(16, np.uint32))
+    waiting.memory.flush()
+    with pytest.raises(EngineError, match=r"^barriers flags: a kernel waited in vain"):
+        policy.raise_if_stuck(counters)
+    assert not policy.stuck and control(policy) == [0, 0] and not waiting.memory.read(counters).any()
+    policy.raise_if_stuck(counters)
+
+
+def test_the_check_passes_here_and_fails_where_nobody_waits(waiting: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, "_CHECK_ROUNDS", 20)
+    policy = Flags(waiting.device, waiting.memory, waiting.kernels)
+    assert policy.check() is None
+    monkeypatch.setattr(flags, "_PATIENCE", {True: 1 << 10, False: 1 << 10})
+    impatient = Flags(waiting.device, waiting.memory, waiting.kernels)
+    recordable = impatient.recordable
+
+    def backwards(ops: list[Op], barriers: list[bool], policy: str) -> flags.Recordable:
+        waits, none = recordable(ops, barriers, policy)
+        return list(waits)[::-1], none
+
+    monkeypatch.setattr(impatient, "recordable", backwards)
+    assert "do not start in order" in (impatient.check() or "")
+    assert not impatient.stuck and control(impatient) == [0, 0]
+
+
+def test_in_mid_reply_the_text_stays_and_a_token_has_its_account(engine: Engine) -> None:
+    engine.stamp_every, prompt = 0, random_ids(6)
+    replies = {}
+    modes = engine.modes
+    for engine.barriers in ("needed", "flags"):
+        for engine.mode in modes:
+            session = engine.session()
+            session.prefill(prompt)
+            tokens = []
+            for token in session.generate(Sampling(temperature=0.9, seed=4), 24, ignore_eos=True):
+                tokens.append(token)
+                if len(tokens) == 8:
+                    engine.barriers = "flags" if engine.barriers == "needed" else "needed"
+                if len(tokens) == 16:
+                    engine.request_stamps()
+            replies[engine.barriers, engine.mode] = [token.id for token in tokens]
+            stamped = [token.timing for token in tokens if token.timing.measured_by == "twin"]
+            assert {timing.barriers for timing in (token.timing for token in tokens)} == {"needed", "flags"}
+            for timing in stamped:
+                assert timing.kernels_us > 0 and timing.kernels_us + timing.bubbles_us <= timing.gpu_total_us * 1.01
+    assert len({tuple(ids) for ids in replies.values()}) == 1
+
+
+def test_a_token_that_waited_in_vain_is_an_error_and_the_next_reply_is_whole(engine: Engine) -> None:
+    prompt = random_ids(5)
+    engine.mode, engine.barriers = "reuse", "needed"
+
+    def reply() -> list[int]:
+        session = engine.session()
+        session.prefill(prompt)
+        return [token.id for token in session.generate(GREEDY, 8, ignore_eos=True)]
+
+    expected = reply()
+    for engine.mode in [mode for mode in MODES if mode in engine.modes and mode != "persistent"]:
+        engine.barriers = "flags"
+        assert reply() == expected
+        session = engine.session()
+        session.prefill(prompt)
+        tokens = session.generate(GREEDY, 8, ignore_eos=True)
+        next(tokens)
+        next(tokens)
+        engine._runtime._flags._stuck[0] = 1  # as a kernel leaves it
+        with pytest.raises(EngineError, match=r"^barriers flags: a kernel waited in vain .* take barriers needed"):
+            list(tokens)
+        assert reply() == expected
+        engine.barriers = "needed"
+        assert reply() == expected
+
+
+def test_where_it_is_not_offered_the_reason_is_said(tiny_path: Path) -> None:
+    with Engine.open(tiny_path, context=64, binding="descriptors", fusion=FUSION_PASSES) as engine:
+        assert engine.barriers == "needed" and engine.barrier_policies == ("every", "needed")
+        with pytest.raises(EngineError, match=r"^barriers flags are not offered here: the validation layer"):
+            engine.barriers = "flags"
+
+
+def test_a_device_that_fails_the_check_is_refused_from_then_on(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Flags, "check", lambda self: "dispatches run as they like")
+    with Engine.open(tiny_path, context=64, barriers="flags") as engine:
+        session = engine.session()
+        session.prefill(random_ids(3))
+        with pytest.raises(EngineError, match=r"^barriers flags are not offered here: dispatches run as they like"):
+            list(session.generate(GREEDY, 3))
+        assert "flags" not in engine.barrier_policies
+        engine.barriers = "needed"
+        session.prefill(random_ids(3))
+        assert list(session.generate(GREEDY, 3, ignore_eos=True))
