@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.decode.flags import Flags
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_meter import BubbleMeter
 from engine.profile.bubble_report import BubbleReport
@@ -33,7 +34,8 @@ class Bench:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self.clock = kernel_clock(gpu.device, gpu.memory, gpu.kernels)
-        self.meter = BubbleMeter(gpu.device, gpu.memory, gpu.kernels, self.clock)
+        self.flags = Flags(gpu.device, gpu.memory, gpu.kernels)
+        self.meter = BubbleMeter(gpu.device, gpu.memory, gpu.kernels, self.clock, self.flags)
         self.wide = 64 if gpu.device.is_cpu else 1 << 15
         self.words = gpu.memory.allocate(self.wide * 4 * gpu.device.subgroup_size)
         self.before = CommandBuffer(gpu.device)
@@ -157,7 +159,7 @@ def test_the_upper_bound_nears_the_bubbles_where_kernels_fill_the_device(bench):
 
 
 def test_without_a_clock_there_is_the_range_alone(bench):
-    blind = BubbleMeter(bench.gpu.device, bench.gpu.memory, bench.gpu.kernels, None)
+    blind = BubbleMeter(bench.gpu.device, bench.gpu.memory, bench.gpu.kernels, None, bench.flags)
     bench.meter, seeing = blind, bench.meter
     try:
         report = bench.measure(16, SHORT)
