@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def markdown(run: DryRun) -> str:
-    """A dry run as Markdown: the programs, the kernels without their stamped twins, and every spill."""
+    """A dry run as Markdown: the programs, the kernels without their twins and waiting builds, and every spill."""
     programs = []
     for program in run.programs:
         record_us = program.record_us["rerecord"]
@@ -70,14 +70,15 @@ def markdown(run: DryRun) -> str:
                 f"{native_record_us(program.dispatches):.0f}",
             )
         )
-    kernels = [_kernel(kernel) for kernel in run.kernels if not kernel.stamped]
+    kernels = [_kernel(kernel) for kernel in run.kernels if not kernel.stamped and not kernel.waits]
+    stamped, waiting = (sum(found) for found in zip(*((each.stamped, each.waits) for each in run.kernels), strict=True))
     spilling = [kernel.label for kernel in run.kernels if kernel.spills]
     about = (
         f"{run.device}, {run.driver}; subgroups of {run.subgroup_size}; context {run.context_tokens:,} tokens, "
         f"bucket {run.bucket_tokens}; {run.weight_bytes / 1e6:,.0f} MB of weights a token."
     )
     spills = (
-        f"Kernels compiled: {len(run.kernels)}, {len(run.kernels) - len(kernels)} of them stamped twins. "
+        f"Kernels compiled: {len(run.kernels)}, {stamped} of them stamped twins, {waiting} that wait in memory. "
         f"Spills: {'; '.join(spilling) or 'none'}."
     )
     tables = _table(_PROGRAM_COLUMNS, programs, text=2), _table(_KERNEL_COLUMNS, kernels, text=1)

@@ -49,7 +49,7 @@ class Flags:
         self._device, self._memory, self._kernels = device, memory, kernels
         self._control = memory.allocate(_CONTROL.size)
         self._report = memory.allocate(16, "readback")
-        self._stuck = self._report.host()[:4].view(np.uint32)
+        self._stuck = self._report.host()[:4].view(np.uint32) if memory.backed else np.zeros(1, np.uint32)
         self._defines: Defines = {"FLAGS": _PATIENCE[device.is_cpu]}
         self._twins: dict[Kernel, Kernel] = {}
         self.reset()

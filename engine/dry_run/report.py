@@ -12,7 +12,7 @@ class KernelStatistics:
     """One kernel as the driver's compiler left it."""
 
     name: str
-    defines: dict[str, str | int]
+    defines: dict[str, str | int]  # FLAGS in the build that waits in memory
     stamped: bool  # the twin that notes the device clock
     fused_dispatches: int  # in a decode token; 0 for prompt kernels and twins
     unfused_dispatches: int
@@ -32,6 +32,11 @@ class KernelStatistics:
         return bool(self.spilled_vgprs or self.spilled_sgprs or self.scratch_bytes)
 
     @property
+    def waits(self) -> bool:
+        """Whether it is the build that waits in memory (barrier policy flags)."""
+        return "FLAGS" in self.defines
+
+    @property
     def label(self) -> str:
         """Name and defines on one line."""
         words = [self.name, *(f"{key}={value}" for key, value in sorted(self.defines.items()))]
@@ -40,7 +45,10 @@ class KernelStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RecordedProgram:
-    """One decode token's program, built and recorded. Times are medians of the thread's CPU time, microseconds."""
+    """One decode token's program, built and recorded. Times are medians of the thread's CPU time, microseconds.
+
+    Under the policy flags ``barrier_count`` counts how often kernels wait in memory: no barrier is recorded.
+    """
 
     fusion: bool
     barriers: str

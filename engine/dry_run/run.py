@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from time import thread_time_ns
 
+from engine.decode.flags import FLAGS, Flags
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
 from engine.dry_run.report import RECORDED_MODES, DryRun, KernelStatistics, RecordedProgram
@@ -36,7 +37,7 @@ from engine.vulkan.unbacked import UnbackedMemory
 from engine.weights.load import allocate_weights
 
 _REPEATS = 50
-_FLAGS = {"rerecord": ONE_TIME_SUBMIT, "reuse": 0}
+_USAGE = {"rerecord": ONE_TIME_SUBMIT, "reuse": 0}
 _STATISTICS = {  # our name: the driver's (those of RADV)
     "vgprs": "VGPRs",
     "sgprs": "SGPRs",
@@ -78,8 +79,6 @@ def compile_and_record(
         cleanup.callback(kernels.close)
         jobs = kernel_jobs(kernels, geometry, tensors, specs)
         jobs += [(name, defines, True) for name, defines, stamped in jobs if not stamped]
-        kernels.prepare(jobs, lambda: None)
-
         memory = UnbackedMemory(vulkan)
         weights = allocate_weights(tensors, specs, memory, layout(kernels))
         tokens = chunk_tokens(vulkan.row_kernels)
@@ -92,18 +91,23 @@ def compile_and_record(
         builder = decode_builder(model, weights, single, lowering, sampling)
         slot = Slot(memory.allocate(STEP_BYTES), memory.allocate(16))
         bucket = builder.bucket(0)
+        flags = Flags(vulkan, memory, kernels)
         commands = CommandBuffer(vulkan)
         cleanup.callback(commands.close)
 
+        both = [builder.build(bucket, Settings("reuse", passes, "needed"), slot) for passes in (PASSES, ())]
+        dispatched = [op for program in both for op in program.ops]
+        jobs += [job for stamped in (False, True) for job in flags.jobs(dispatched, stamped)]
+        kernels.prepare(jobs, lambda: None)
+        waiting = [flags.recordable(program.ops, program.barriers, FLAGS)[0] for program in both]
+        counts = [
+            Counter(op.kernel for op in (*program.ops, *waits)) for program, waits in zip(both, waiting, strict=True)
+        ]
         programs = [
-            _record(builder, bucket, Settings("reuse", passes, barriers), slot, commands)
+            _record(builder, flags, bucket, Settings("reuse", passes, barriers), slot, commands)
             for passes in ((), PASSES)
             for barriers in BARRIERS
         ]
-        fused, unfused = (
-            builder.build(bucket, Settings("reuse", passes, "every"), slot).ops for passes in (PASSES, ())
-        )
-        counts = [Counter(op.kernel for op in ops) for ops in (fused, unfused)]
         return DryRun(
             shape=shape,
             device=vulkan.info.name,
@@ -141,20 +145,23 @@ def _statistics(
 
 
 def _record(
-    builder: ProgramBuilder, bucket: int, settings: Settings, slot: Slot, commands: CommandBuffer
+    builder: ProgramBuilder, flags: Flags, bucket: int, settings: Settings, slot: Slot, commands: CommandBuffer
 ) -> RecordedProgram:
     program = builder.build(bucket, settings, slot)
+    recordable = partial(flags.recordable, program.ops, program.barriers, settings.barriers)
 
-    record = partial(commands.record_all, program.ops, program.barriers)
+    def record(usage: int) -> None:
+        commands.record_all(*recordable(), usage)
+
     works: dict[str, Callable[[], object]] = {
         "build": partial(builder.build, bucket, settings, slot),
-        **{mode: partial(record, _FLAGS[mode]) for mode in RECORDED_MODES},
+        **{mode: partial(record, _USAGE[mode]) for mode in RECORDED_MODES},
     }
     times_us = _median_us(works)
     return RecordedProgram(
         fusion=bool(settings.passes),
         barriers=settings.barriers,
-        dispatches=len(program.ops),
+        dispatches=len(recordable()[0]),
         barrier_count=program.barrier_count,
         build_us=times_us.pop("build"),
         record_us=times_us,

@@ -225,7 +225,7 @@ async def test_f7_has_two_settings_take_turns_and_says_what_they_differ_by() -> 
     async with chatting(software=False, repeat=True, token_s=0.002) as chat:
         await chat.enter("go")
         await chat.until(lambda: len(chat.engine.timings) > 20)
-        await chat.pilot.press("f4")
+        await chat.enter("/barriers every")
         await chat.until(lambda: chat.engine.timings[-1].barriers == "every")
         length = len(chat.reply)
         await chat.pilot.press("f7")

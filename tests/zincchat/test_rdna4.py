@@ -74,9 +74,11 @@ def test_the_kernels_are_those_that_a_token_dispatches(found, shape):
     run = found[shape]
     for fusion, column in ((True, "fused_dispatches"), (False, "unfused_dispatches")):
         programs = [program for program in run["programs"] if program["fusion"] is fusion]
-        assert {program["barriers"] for program in programs} == {"every", "needed"}
+        assert {program["barriers"] for program in programs} == {"every", "needed", "flags"}
         dispatches = {program["dispatches"] for program in programs}
-        assert dispatches == {sum(kernel[column] for kernel in run["kernels"])}
+        for waits in (False, True):
+            kernels = [kernel for kernel in run["kernels"] if ("FLAGS" in kernel["defines"]) is waits]
+            assert dispatches == {sum(kernel[column] for kernel in kernels)}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -86,6 +88,7 @@ def test_fusion_and_the_barrier_policy_spare_what_they_promise(found, shape):
         every, needed = programs[fusion, "every"], programs[fusion, "needed"]
         assert every["barrier_count"] == every["dispatches"] - 1
         assert needed["barrier_count"] <= every["barrier_count"]
+        assert programs[fusion, "flags"]["barrier_count"] == needed["barrier_count"]
     assert programs[False, "needed"]["barrier_count"] < programs[False, "every"]["barrier_count"]
     assert programs[True, "needed"]["barrier_count"] < programs[False, "needed"]["barrier_count"]
     assert programs[True, "needed"]["dispatches"] < programs[False, "needed"]["dispatches"]

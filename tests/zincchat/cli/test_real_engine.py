@@ -63,7 +63,7 @@ def test_a_raw_prompt_and_a_chat(real: Zincchat, tiny: Path) -> None:
 def test_bench_measures_every_mode(real: Zincchat, tiny: Path) -> None:
     outcome = real(
         *("bench", "--model", str(tiny), "--prefill", "40", "--tokens", "24", "--repeat", "2", "--json"),
-        *("--barriers", "every,needed", "--fusion", "off"),
+        *("--barriers", ",".join(BARRIERS), "--fusion", "off"),
     )
     assert outcome.code == 0, outcome.err
     report = outcome.json
@@ -89,6 +89,7 @@ def test_bench_measures_every_mode(real: Zincchat, tiny: Path) -> None:
         run = runs[mode, "needed"]
         assert (run["recordings"], run["build_us"], run["record_us"]) == (0, 0, 0)  # recorded in the warm-up
     assert runs["reuse", "every"]["barrier_count"] > runs["reuse", "needed"]["barrier_count"]
+    assert runs["reuse", "flags"]["barrier_count"] == runs["reuse", "needed"]["barrier_count"]
     assert report["device_bytes"] > 0
 
 
