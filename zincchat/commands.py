@@ -19,7 +19,7 @@ from zincchat.screens.system_prompt import SystemPromptScreen
 from zincchat.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine import Token
     from zincchat.app import ChatApp
@@ -103,16 +103,23 @@ class Commands:
     def _mode(self, argument: str) -> str:
         loaded = self._app.panel.view.engine
         refused = loaded.refused_modes if loaded is not None else {}
-        if argument.lower() in refused:
-            return f"mode {argument.lower()} is not offered here: {refused[argument.lower()]}"
-        offered = tuple(mode for mode in MODES if mode not in refused)
-        return self._set_live("mode", argument, offered, offered)
+        return self._set_offered("mode", argument, MODES, refused)
 
     def _fusion(self, argument: str) -> str:
         return self._set_live("fusion", argument, ON_OFF, (False, True))
 
     def _barriers(self, argument: str) -> str:
-        return self._set_live("barriers", argument, BARRIERS, BARRIERS)
+        loaded = self._app.panel.view.engine
+        refused = loaded.refused_barriers if loaded is not None else {}
+        return self._set_offered("barriers", argument, BARRIERS, refused)
+
+    def _set_offered(self, name: str, argument: str, known: Sequence[str], refused: Mapping[str, str]) -> str:
+        """Set a live switch, of whose ``known`` values this device has some not."""
+        if (word := argument.lower()) in refused:
+            are = "are" if name == "barriers" else "is"
+            return f"{name} {word} {are} not offered here: {refused[word]}"
+        offered = tuple(value for value in known if value not in refused)
+        return self._set_live(name, argument, offered, offered)
 
     def _set_live(self, name: str, argument: str, words: Sequence[str], values: Sequence[Any]) -> str:
         """Set a live switch to the value called ``argument``, or to the one after the present value."""
@@ -121,8 +128,11 @@ class Commands:
             return _NO_SETTINGS_YET
         if argument and argument.lower() not in words:
             return f"/{name} takes {' or '.join(words)}, not {argument}"
-        place = words.index(argument.lower()) if argument else values.index(getattr(settings, name)) + 1
-        value = values[place % len(values)]
+        if argument:
+            value = values[words.index(argument.lower())]
+        else:  # the present one may have come to be refused
+            present = getattr(settings, name)
+            value = values[(values.index(present) + 1) % len(values)] if present in values else values[0]
         self._end_comparison()
         self._app.engine_thread.set_live(name, value)
         self._app.panel.set_settings(replace(settings, **{name: value}))

@@ -35,6 +35,7 @@ class Loaded:
     fusion: bool
     barriers: str
     refused_modes: Mapping[str, str] = field(default_factory=dict)  # those not offered here, with the reason
+    refused_barriers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class EngineThread:
                     engine.fusion,
                     engine.barriers,
                     engine.refused_modes,
+                    engine.refused_barriers,
                 )
             )
             self._serve(engine)
@@ -190,7 +191,10 @@ class EngineThread:
             with self._settings_lock:
                 held, self._settings_held = self._settings_held, None
                 for name, value in held.items():
-                    setattr(engine, name, value)
+                    try:
+                        setattr(engine, name, value)
+                    except EngineError as error:  # refused in the course of the measurement
+                        problem = str(error)
         self.events.append(MeasuringEnded(problem))
 
     def _try_reply(self, engine: Engine, request: ReplyRequest) -> None:

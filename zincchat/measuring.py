@@ -43,7 +43,7 @@ def measure_remedies(
     """
     ids = session.ids[: engine.context - TOKENS - 2] or engine.render(_EMPTY_CHAT)
     in_use = RunSettings(engine.mode, engine.barriers, engine.fusion)
-    rows = [row for row in remedy_rows({}) if row.settings != in_use]
+    rows = [row for row in remedy_rows({}) if row.settings != in_use and _offered(engine, row.settings)]
     steps = 2 + len(rows)
     report(Measuring("bubbles", 0, steps))
     if engine.mode != "persistent":  # one dispatch, which the bubble meter cannot take apart
@@ -68,6 +68,14 @@ def measure_remedies(
         for done, row in enumerate(rows, 2):
             report(Measuring(row.name, done, steps))
             engine.mode, engine.barriers, engine.fusion = row.settings.mode, row.settings.barriers, row.settings.fusion
-            report(SettingMeasured(tokens(0)))
+            try:
+                report(SettingMeasured(tokens(0)))
+            except EngineError:
+                if _offered(engine, row.settings):
+                    raise  # else it was refused when it was first tried: its row stays empty
     finally:
         engine.stamp_every = stamp_every
+
+
+def _offered(engine: Engine, settings: RunSettings) -> bool:
+    return settings.mode not in engine.refused_modes and settings.barriers not in engine.refused_barriers

@@ -40,6 +40,7 @@ REMEDIES: tuple[tuple[str, RunSettings, float | None], ...] = (
     ("reuse + fusion", RunSettings("reuse", "every", True), 50.8),
     ("+ needed barriers", RunSettings("reuse", "needed", True), None),
     ("pipelined", RunSettings("pipelined", "needed", True), None),
+    ("waits in memory", RunSettings("pipelined", "flags", True), None),
 )
 
 

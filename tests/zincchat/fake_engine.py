@@ -60,10 +60,11 @@ class FakeEngine:
         has_clock: bool = True,
         measurable: bool = True,
         refused_modes: dict[str, str] | None = None,
+        refused_barriers: dict[str, str] | None = None,
     ) -> None:
         self.owner = threading.get_ident()
         self.mode, self.fusion, self.barriers = "reuse", True, "needed"
-        self.refused_modes = refused_modes or {}
+        self.refused_modes, self.refused_barriers = refused_modes or {}, refused_barriers or {}
         self.context = context or (1 << 20 if repeat else 2048)  # an endless reply ends where a test says so
         self.model = SimpleNamespace(
             name="SmolLM2-135M-Instruct",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import MODES
+from engine import BARRIERS, MODES
 from tests.zincchat.app_driver import Chat, chatting
 from zincchat.chat.slash import COMMANDS
 from zincchat.options import ChatOptions
@@ -61,12 +61,41 @@ async def test_a_mode_that_is_not_offered_here_says_why_and_f2_passes_over_it() 
         assert set(seen) == set(MODES[:-1]) and seen[0] == seen[-1]
 
 
+async def test_f4_goes_through_the_barrier_policies_that_this_device_has() -> None:
+    async def f4(chat: Chat) -> list[str]:
+        seen = []
+        for _ in range(4):
+            await chat.pilot.press("f4")
+            seen.append(chat.engine.barriers)
+        return seen
+
+    async with chatting() as chat:
+        assert await f4(chat) == ["flags", "every", "needed", "flags"]
+        assert "barriers flags" in chat.header
+        await chat.enter("/barriers FLAGS")
+        assert (chat.engine.barriers, chat.status) == ("flags", "")
+    async with chatting(refused_barriers={"flags": "dispatches run as they like"}) as chat:
+        assert await f4(chat) == ["every", "needed", "every", "needed"]
+        await chat.enter("/barriers flags")
+        assert chat.status == "barriers flags are not offered here: dispatches run as they like"
+        assert chat.engine.barriers == "needed"
+
+
+async def test_a_policy_that_is_refused_when_it_is_tried_can_be_left_by_key() -> None:
+    async with chatting() as chat:
+        await chat.pilot.press("f4")
+        chat.engine.refused_barriers["flags"] = "a dispatch waited in vain"
+        await chat.pilot.press("f4")
+        assert chat.engine.barriers == "every"
+
+
 async def test_help_explains_keys_and_figures_and_leaves() -> None:
     async with chatting() as chat:
         await chat.pilot.press("f1")
         await chat.pilot.pause()
         assert isinstance(chat.app.screen, HelpScreen)
         assert [name for name, _ in help.MODES] == list(MODES)
+        assert [name for name, _ in help.BARRIERS] == list(BARRIERS)
         assert "Esc closes" in str(chat.app.screen.query_one("#help").border_subtitle)
         await chat.pilot.press("escape")
         await chat.pilot.pause()

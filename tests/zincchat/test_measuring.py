@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from engine import BubbleReport, remedy_rows
+from engine import BubbleReport, EngineError, remedy_rows
 from tests.zincchat.app_driver import NARROW, Chat, chatting
 from tests.zincchat.fake_engine import STAMP_EVERY, FakeEngine
 from zincchat.widgets.article import Article, bubble_lines
@@ -80,7 +80,7 @@ async def test_measure_runs_every_remedy_and_leaves_chat_and_settings_alone() ->
         assert "holds" in article(chat)
         assert f"bubbles ◇ at token {len(held):,}, fused, needed" in article(chat)
         settings = [(timing.mode, timing.barriers, timing.fusion) for timing in chat.engine.timings[-1:]]
-        assert settings == [("pipelined", "needed", True)]
+        assert settings == [("pipelined", "flags", True)]
         assert (chat.engine.mode, chat.engine.barriers, chat.engine.fusion) == ("reuse", "needed", True)
         assert chat.engine.stamp_every == STAMP_EVERY
         assert chat.session.ids[: len(held)] == held
@@ -134,6 +134,22 @@ async def test_measure_says_where_to_look() -> None:
         chat.go_on()
         await measured(chat)
         assert chat.status == "measured: /panel full shows the results"
+
+
+@pytest.mark.parametrize("refused", [{"flags": "no memory model"}, {}])
+async def test_measure_leaves_out_the_row_of_a_policy_that_is_refused_here(refused: dict[str, str]) -> None:
+    def refuses(engine: FakeEngine, index: int) -> bool:
+        if engine.barriers == "flags":
+            engine.refused_barriers["flags"] = "a dispatch waited in vain"
+            raise EngineError("barriers flags are not offered here: a dispatch waited in vain")
+        return False
+
+    async with chatting(software=False, answer="short", refused_barriers=refused, hold=refuses) as chat:
+        await chat.enter("/measure")
+        await measured(chat)
+        assert chat.status == ""
+        assert row(chat, "pipelined")[0] != "–" and row(chat, "waits in memory") == ["–"]
+        assert (chat.engine.mode, chat.engine.barriers, chat.engine.fusion) == ("reuse", "needed", True)
 
 
 async def test_measure_near_the_end_of_the_context() -> None:

@@ -255,6 +255,19 @@ async def test_f7_has_two_settings_take_turns_and_says_what_they_differ_by() -> 
         assert "A/B barriers needed → every" in chat.figures
 
 
+async def test_under_flags_the_panel_counts_waits() -> None:
+    async with chatting(software=False) as chat:
+        await chat.ask("go")
+        assert f"{chat.engine.timings[-1].barrier_count} barriers" in chat.figures
+        await chat.enter("/barriers flags")
+        await chat.ask("go")
+        assert f"{chat.engine.timings[-1].barrier_count} waits" in chat.figures
+        assert "barriers needed → flags" in chat.figures
+        await chat.enter("/mode persistent")  # which has grid barriers whatever the policy
+        await chat.ask("go")
+        assert f"{chat.engine.timings[-1].barrier_count} barriers" in chat.figures
+
+
 async def test_a_changed_setting_ends_an_ab() -> None:
     async with chatting(software=False, repeat=True, token_s=0.002) as chat:
         await chat.pilot.press("f7")  # nothing has changed yet: the article's question

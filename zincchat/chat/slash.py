@@ -24,7 +24,12 @@ COMMANDS = (
     SlashCommand("thoughts", "", "unfold what the model thought, or fold it", "Ctrl+F"),
     SlashCommand("mode", "[NAME]", "next decode mode, or the one named: rerecord, reuse and so on", "F2 Ctrl+O"),
     SlashCommand("fusion", "[on|off]", "fused kernels, or one kernel an operation", "F3 Ctrl+T"),
-    SlashCommand("barriers", "[NAME]", "a barrier after every kernel, or only where needed", "F4 Ctrl+B"),
+    SlashCommand(
+        "barriers",
+        "[NAME]",
+        "a barrier after every kernel, only where needed, or flags: kernels wait in memory",
+        "F4 Ctrl+B",
+    ),
     SlashCommand("ab", "", "A/B: the settings before the last change against those in use, in turn, in the chat", "F7"),
     SlashCommand(
         "panel",

@@ -33,6 +33,10 @@ FIGURES = (
     ("GPU busy", "from this token's first timestamp to its last, kernels and bubbles together"),
     ("kernels ◇", "time in which at least one kernel of the token ran, read from the clock inside the kernels"),
     ("bubbles ◇", "time between them in which none ran: what the barriers cost; a range where kernels have no clock"),
+    (
+        "bubbles, flags",
+        "from a kernel's last end to the next one's start behind its wait; that one's weights are on their way by then",
+    ),
     ("◇", "measured on a stamped token, one in 16; its cost in GPU time is shown; rates leave such tokens out"),
     ("last p50 p95 max", "over the tokens since a setting changed, n of them, at most the last 1,024"),
     ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
@@ -71,6 +75,14 @@ MODES = (
     (
         "persistent",
         "one dispatch for up to eight tokens: resident workgroups walk the program; /mode says why it is not here",
+    ),
+)
+BARRIERS = (
+    ("every", "a pipeline barrier after each kernel: the GPU drains, then starts the next one"),
+    ("needed", "a barrier only where a kernel reads what one before it wrote"),
+    (
+        "flags",
+        "no barriers: a kernel launches early, asks for its weights and waits in memory for those before; GPUs' default",
     ),
 )
 ARTICLE = (
@@ -112,7 +124,7 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss", "Close", key_display="Esc")]
 
     def compose(self) -> ComposeResult:
-        """Seven tables."""
+        """Eight tables."""
         with VerticalScroll(id="help") as scroll:
             scroll.border_subtitle = "Up, Down and Page Down scroll, Esc closes"
             commands = [
@@ -122,6 +134,7 @@ class HelpScreen(ModalScreen[None]):
                 ("Typing", TYPING),
                 ("Commands  [keys]", commands),
                 ("Modes (F2)", MODES),
+                ("Barriers (F4)", BARRIERS),
                 ("A bar, from left to right", BARS),
                 ("Figures", FIGURES),
                 ("The full panel (F5)", ARTICLE),

@@ -47,10 +47,12 @@ class Figures(LineView):
 
     def _table_lines(self) -> list[Line]:
         segment = self._segment_now()
-        barriers = dispatches = DASH
+        barriers, dispatches, waits = DASH, DASH, False
         if self.view.history.tokens:
             newest = self.view.history.tokens[-1].timing
             barriers, dispatches = f"{newest.barrier_count}", f"{newest.dispatches}"
+            waits = newest.barriers == "flags" and newest.mode != "persistent"
+        joints = f"{barriers} {'waits' if waits else 'barriers'}"
         idle_us = starved(self.view, segment)
         lines = [
             [(f"{'ms':<11}{'last':>7}{'p50':>7}{'p95':>7}{'max':>7}", "dim")],
@@ -64,8 +66,8 @@ class Figures(LineView):
         if segment.bubbles_low_us and not segment.bubbles_us:
             low, high = median(segment.bubbles_low_us), median(segment.bubbles_high_us)
             bracket = f"bubbles{STAMPED}  between {ms(low)} and {ms(high)}"
-            return [*lines, [(f"{bracket:<39}  ", ""), (f"{barriers} barriers", "dim")]]
-        return [*lines, _row(f"bubbles{STAMPED}", segment.bubbles_us, f"{barriers} barriers")]
+            return [*lines, [(f"{bracket:<39}  ", ""), (joints, "dim")]]
+        return [*lines, _row(f"bubbles{STAMPED}", segment.bubbles_us, joints)]
 
     def _record_line(self) -> Line:
         segment, tokens = self._segment_now(), self.view.history.tokens

@@ -12,7 +12,7 @@ from zincchat.widgets.kernel_table import KernelTable
 from zincchat.widgets.panel_header import PanelHeader
 from zincchat.widgets.token_bars import TokenBars
 
-ROWS_FOR_ALL = 54
+ROWS_FOR_ALL = 55
 
 
 class SidePanel(Vertical):

@@ -52,9 +52,9 @@ def test_remedies_come_from_runs_alone():
         RunSettings("overlap", "needed", True): RunMedians(10.0, 1.0),
     }
     rows = remedy_rows(runs)
-    assert [row.measured_tok_s for row in rows] == [250, None, 1000, 1250, None]
-    assert [row.gain for row in rows] == [None, None, None, 1.25, None]
-    assert [row.article_tok_s for row in rows] == [39.6, 45.0, 50.8, None, None]
+    assert [row.measured_tok_s for row in rows] == [250, None, 1000, 1250, None, None]
+    assert [row.gain for row in rows] == [None, None, None, 1.25, None, None]
+    assert [row.article_tok_s for row in rows] == [39.6, 45.0, 50.8, None, None, None]
 
 
 def test_small_definitions():
