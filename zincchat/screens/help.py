@@ -82,7 +82,7 @@ BARRIERS = (
     ("needed", "a barrier only where a kernel reads what one before it wrote"),
     (
         "flags",
-        "no barriers: a kernel launches early, asks for its weights and waits in memory for those before; GPUs' default",
+        "no barriers: a kernel launches early, asks for its weights and waits in memory for those before it",
     ),
 )
 ARTICLE = (
