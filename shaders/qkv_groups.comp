@@ -77,7 +77,7 @@ vec2 load_angle(uint pair, uint position) {
 shared uint finished;
 #define PREPARE_END if (gl_LocalInvocationIndex == 0u) finished = state.data[STATE_DONE];
 #define PREFETCH(tile) \
-    angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position ^ uint(zero)); \
+    angle = load_angle((tile) * (ROWS / 2u) + OUT_ROW / 2u, position); \
     LOAD_BIAS(tile)
 #include "row_products.glsl"
 

@@ -18,7 +18,7 @@ from engine.weights.formats import CODEBOOKS, FLOATS
 
 _MOST_LANES = 128
 _INVOCATIONS_A_GROUP = 512
-_MOST_TEAMS = 8  # a workgroup
+_MOST_TEAMS = 16  # a workgroup: each makes all of x ready and says that it is done, so few large ones are better
 _INVOCATIONS_WANTED = 132 * 512  # what an H200 holds of these kernels at once
 MOST_PARTS = 4096  # teams of the LM head
 ROW_KERNELS = ("matvec_groups", "gate_up_groups", "qkv_groups", "head_groups")  # those that divide rows so
@@ -113,11 +113,12 @@ def division(
 
 
 def share_out(rows: int, at_once: int, team: int, teams: int, times: float = 1.0) -> Division:
-    """The division with as many workgroups as an H200 holds at once, or ``times`` that, all with alike much to do."""
+    """The division with as many workgroups as an H200 holds at once, or ``times`` that.
+
+    Where there are several turns, none has more than one tile above another (TILE_OF in row_products.glsl).
+    """
     most_groups = max(1, _most_teams(team, times) // teams)
-    tiles = -(-rows // at_once)
-    turns = -(-tiles // (most_groups * teams))
-    return Division(at_once, teams, -(-tiles // (turns * teams)))
+    return Division(at_once, teams, min(most_groups, -(-rows // (at_once * teams))))
 
 
 def tensors(kernel: str) -> int:

@@ -17,8 +17,6 @@ shared vec4 staged[STAGED_BLOCKS * PITCH];
 shared ivec4 staged[STAGED_BLOCKS * PITCH];
 #endif
 
-vec4 held(vec4 v, int zero) { return intBitsToFloat(floatBitsToInt(v) ^ zero); }
-
 vec4 x_quad(uint quad) {
     vec4 v = vec4(0.0);
     if (quad < QUADS) v = x.data[quad];
@@ -75,7 +73,6 @@ vec4 scaled(vec4 v, float scale, vec4 weight) {
 void stage_quad(uint item, vec4 v) { staged[item / 8u * PITCH + item % 8u] = v; }
 #define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7;
 #define CLEAR_X x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = vec4(0.0);
-#define HOLD_X x0 = held(x0, zero); x4 = held(x4, zero);
 #define TAKE_X(at) \
     { \
         const uint place = (at) * PITCH; \
@@ -153,7 +150,6 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #endif
 #define DECLARE_X ivec3 x0, x1, x2, x3, x4, x5, x6, x7, low_start, high_start; vec2 totals; float x_scale;
 #define CLEAR_X x_scale = 0.0; totals = vec2(0.0);
-#define HOLD_X low_start += zero; high_start += zero;
 #define TAKE_X(at) \
     { \
         const uint place = (at) * PITCH; \
@@ -169,8 +165,6 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #endif
 
 // ---- a workgroup's x ----
-
-// HOLD_X, HOLD_ALL_X: what is done with the sums of a lane's x, with all of x, waits for `zero` (row_products.glsl).
 
 #ifdef NORM
 #define DECLARE_NORM vec4 n[STAGE_TURNS]; float norm_scale;
@@ -197,7 +191,6 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #define LOAD_X \
     vec4 v[STAGE_TURNS]; \
     [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex);
-#define HOLD_ALL_X [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = held(v[k], zero);
 #define PREPARE_X \
     NORM_X \
     [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) { \
@@ -210,7 +203,6 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #undef LOAD_NORM
 #define LOAD_NORM
 #define LOAD_X
-#define HOLD_ALL_X
 #define PREPARE_X { NORM_OF_STAGES }
 #define STAGE_X(stage) \
     barrier(); \
