@@ -21,6 +21,7 @@ from engine.profile.records import TokenTiming
 from engine.profile.timeline import KernelSpan, TokenTrace
 from engine.profile.traffic import floor_fraction, floor_tok_s
 from engine.profile.verdict import Verdict, verdict
+from engine.profile.waiting import loads_ahead, waits_in_memory
 from engine.program.fusion import PASSES as FUSION_PASSES
 from engine.program.schedule import BARRIERS
 from engine.row_tuner import Tuning
@@ -71,6 +72,7 @@ __all__ = [
     "inspect_model",
     "kernel_rates",
     "list_devices",
+    "loads_ahead",
     "median_error",
     "native_record_us",
     "piece_rows",
@@ -78,4 +80,5 @@ __all__ = [
     "set_loader_environment",
     "starved_us",
     "verdict",
+    "waits_in_memory",
 ]

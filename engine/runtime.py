@@ -221,13 +221,14 @@ class Runtime:
     def bubbles_range(self, position: int, settings: Settings) -> tuple[float, float]:
         """Bounds on the bubbles of the token to be fed at ``position``, us; nothing may be in flight.
 
-        Measured once for each bucket and setting.
+        Where no upper one is known, they are at most all of its GPU time. Measured once for each bucket and setting.
         """
         bucket = self.builder.bucket(position)
         key = (bucket, settings.passes, settings.barriers)
         if key not in self._ranges:
             report = self.instruments.bubbles(position, settings, self._slot, FEW_ROUNDS)
-            self._ranges[key] = (report.lower_us, max(report.lower_us, report.upper_us))
+            upper_us = report.clean_gpu_us if report.upper_us is None else report.upper_us
+            self._ranges[key] = (report.lower_us, max(report.lower_us, upper_us))
         return self._ranges[key]
 
     def warm_up(self, settings: Settings) -> None:

@@ -179,6 +179,8 @@ class Commands:
 
     def _measure(self, argument: str) -> str:
         app = self._app
+        if argument:
+            return f"/measure takes nothing, not {argument}: it measures the settings in use, then each remedy"
         if app.panel.view.engine is None:
             return STILL_LOADING
         if app.replying or app.measuring:

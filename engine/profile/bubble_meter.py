@@ -15,6 +15,11 @@ It takes longer by at most the time its kernel took: workgroups that run again n
 kernels run for at least repeated - filled, and bubbles are at most the rest of the token, clean - (repeated - filled).
 (On a software device a second workgroup also wakes a second thread, which is no work of its own: hence filled.)
 
+Under the policy flags all programs but `unordered` consist of kernels that wait in memory, and the empty chain is one
+of empty kernels that do: its links are what a wait takes with nothing to do on either side. There is no upper bound
+then. A workgroup asks for weights while the kernels before it run; its repetition, launched behind the wait, has them
+to fetch within the kernel, and so takes longer than the kernel's own time, which begins behind the wait.
+
 Two more programs are there to be seen: `null`, the null twin (the program's own kernels, told to return at once), and
 `unordered`, the clean program without its barriers. Neither gives a bound. Launching the null twin's many workgroups
 is time that the token spends while other kernels run, and to be told takes its kernels longer than a kernel's own gap:
@@ -30,7 +35,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
-from engine.decode.flags import Flags, Recordable
+from engine.decode.flags import FLAGS, Flags, Recordable
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.interleave import Rounds, interleaved, median_error, run_us
@@ -93,6 +98,7 @@ class BubbleMeter:
         lower = [chain - empty for chain, empty in zip(times["empty_chain"], times["empty"], strict=True)]
         columns = (times["clean"], times["repeated"], times["filled"])
         upper = [clean - (repeated - filled) for clean, repeated, filled in zip(*columns, strict=True)]
+        bounded = settings.barriers != FLAGS
         if not program.barrier_count:
             lower = [0.0]
         report = BubbleReport(
@@ -109,9 +115,9 @@ class BubbleMeter:
             empty_chain_gpu_us=median["empty_chain"],
             empty_gpu_us=median["empty"],
             lower_us=max(statistics.median(lower), 0.0),
-            upper_us=max(statistics.median(upper), 0.0),
+            upper_us=max(statistics.median(upper), 0.0) if bounded else None,
             lower_error_us=median_error(lower),
-            upper_error_us=median_error(upper),
+            upper_error_us=median_error(upper) if bounded else None,
             queued_gap_us=queued_gap_us,
         )
         if not accounts:

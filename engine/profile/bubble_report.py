@@ -12,7 +12,7 @@ class BubbleReport:
 
     What the kernels' own clock tells (``stamped_gpu_us``, ``kernels_us``, ``bubbles_us``, ``edges_us``,
     ``pieces_us``, ``stamps_us``) is None where kernels have no clock: then the bubbles lie between ``lower_us`` and
-    ``upper_us``.
+    ``upper_us``. Under the policy flags no upper bound is known: ``upper_us`` and its error are None.
     """
 
     position: int
@@ -28,9 +28,9 @@ class BubbleReport:
     empty_chain_gpu_us: float  # one empty kernel, and another behind each of as many barriers
     empty_gpu_us: float  # one empty kernel
     lower_us: float  # at least this long are the bubbles: each barrier drains the GPU and starts it again
-    upper_us: float  # at most this long: what of the clean program is not the least that its kernels take
+    upper_us: float | None  # at most this long: what of the clean program is not the least that its kernels take
     lower_error_us: float  # half the 95% interval of the median, as for the two below
-    upper_error_us: float
+    upper_error_us: float | None
     queued_gap_us: float
     stamped_gpu_us: float | None = None
     kernels_us: float | None = None
@@ -43,19 +43,31 @@ class BubbleReport:
     instrument_cost_fraction: float | None = None  # ``stamps_us`` over the clean GPU time
 
     @property
-    def within_brackets(self) -> bool | None:
-        """Whether the stamped bubbles lie between the bounds, give or take the medians' 95% intervals.
+    def above_lower(self) -> bool | None:
+        """Whether the stamped bubbles are at least the lower bound, give or take the medians' 95% intervals.
 
         None where kernels have no clock.
         """
         if self.bubbles_us is None or self.bubbles_error_us is None:
             return None
-        least = self.lower_us - self.lower_error_us - self.bubbles_error_us
-        return least <= self.bubbles_us <= self.upper_us + self.upper_error_us + self.bubbles_error_us
+        return self.lower_us - self.lower_error_us - self.bubbles_error_us <= self.bubbles_us
+
+    @property
+    def within_brackets(self) -> bool | None:
+        """Whether the stamped bubbles lie between both bounds, give or take the medians' 95% intervals.
+
+        None where kernels have no clock, and where there is no upper bound.
+        """
+        if self.bubbles_us is None or self.bubbles_error_us is None:
+            return None
+        if self.upper_us is None or self.upper_error_us is None:
+            return None
+        most = self.upper_us + self.upper_error_us + self.bubbles_error_us
+        return bool(self.above_lower) and self.bubbles_us <= most
 
     def to_json(self) -> dict[str, Any]:
         """Fields and properties as a JSON object."""
-        return {**asdict(self), "within_brackets": self.within_brackets}
+        return {**asdict(self), "above_lower": self.above_lower, "within_brackets": self.within_brackets}
 
 
 def unexplained_us(

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from engine.profile.waiting import waits_in_memory
+
 if TYPE_CHECKING:
     from engine.profile.timeline import TokenTrace
     from engine.session import Token
@@ -112,7 +114,8 @@ class _Builder:
             self._arrows += 1
             self._event("s", _CPU, _HOST_THREAD, "submit", trace.submit_ns, cat="submit", id=self._arrows)
             self._event("f", _GPU, _QUEUE, "submit", start_ns, cat="submit", id=self._arrows, bp="e")
-        self._add_kernels(trace)
+        waits = waits_in_memory(token.timing.mode, token.timing.barriers)
+        self._add_kernels(trace, "wait" if waits else "barrier")
 
     def _add_token(self, token: Token) -> None:
         """A slice from the end of the token before to this one's, and the counters there."""
@@ -130,7 +133,7 @@ class _Builder:
         if timing.bubbles_us is not None:
             self._counter("bubbles_us", end_ns, timing.bubbles_us)
 
-    def _add_kernels(self, trace: TokenTrace) -> None:
+    def _add_kernels(self, trace: TokenTrace, joint: str) -> None:
         kernels = trace.kernels
         for kernel in sorted(kernels, key=lambda kernel: kernel.start_ns):
             start_ns, end_ns = round(kernel.start_ns), round(kernel.end_ns)
@@ -149,7 +152,7 @@ class _Builder:
             if after.barrier:
                 gap_us = max(follows_ns - ended_ns, 0.0) / 1e3
                 args = {"token": trace.index, "after": before.name, "before": after.name, "gap_us": gap_us}
-                self._event("i", _GPU, _KERNELS, "barrier", round(ended_ns), s="t", args=args)
+                self._event("i", _GPU, _KERNELS, joint, round(ended_ns), s="t", args=args)
 
     def _slice(self, pid: int, tid: int, name: str, start_ns: int, end_ns: int, args: dict[str, Any]) -> None:
         self._event("X", pid, tid, name, start_ns, dur=microseconds(end_ns - start_ns), args=args)

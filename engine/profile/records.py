@@ -48,6 +48,7 @@ class TokenTiming:
     bubbles_range_us: tuple[float, float] | None = None
     passes: tuple[str, ...] = ()  # the fusion passes in use
     edges_us: float | None = None  # stamped tokens: between the two timestamps, before and after all kernels
+    position: int | None = None  # the token's own place in the conversation, from 0: ``index`` begins anew each reply
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON object with the names above."""

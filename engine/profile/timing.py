@@ -77,6 +77,7 @@ class TokenClock:
             measured_by="clean" if step.stamped is None and bubbles_range_us is None else "twin",
             bubbles_range_us=bubbles_range_us,
             passes=step.settings.passes,
+            position=position + 1,
             edges_us=edges_us,
         )
         self._finished_ns, self._free_ns, self._gpu_end_ns = now_ns, step.finished_ns, step.gpu_end_ns

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.profile.waiting import loads_ahead, waits_in_memory
+
 STARVED, STALLED, BANDWIDTH, KERNELS, UNDECIDED = "starved", "stalled", "bandwidth", "kernels", "undecided"
 LOSS_FRACTION = 0.1  # of the period: a smaller loss is not what the token waits for
 BUS_FRACTION = 0.7  # of the probe: kernels above it are at the bus's limit
@@ -27,12 +29,16 @@ def verdict(
     bubbles_us: float | tuple[float, float],
     token_bytes: int,
     probe_gb_s: float | None,
+    mode: str = "",
+    barriers: str = "",
 ) -> Verdict:
     """Judge medians: period, starved and gpu_total of clean tokens, kernels and bubbles of stamped ones.
 
     ``bubbles_us`` is a pair of bounds, and ``kernels_us`` None, where kernels have no clock. The larger of the two
     losses is the verdict if it is a tenth of the period or more; without such a loss it is how near the kernels come
-    to the bus: ``token_bytes`` over their time against the probe. UNDECIDED where the bounds allow more than one, and
+    to the bus: ``token_bytes`` over their time against the probe. Where ``mode`` or ``barriers`` have weights on their
+    way before a kernel starts, the bus is at work in bubbles too: its share then lies between that of kernels with
+    bubbles and that of kernels alone. UNDECIDED where the bounds allow more than one, and
     where stamped kernels and bubbles are together a quarter longer than clean tokens take.
     """
     low_us, high_us = bubbles_us if isinstance(bubbles_us, tuple) else (bubbles_us, bubbles_us)
@@ -42,7 +48,8 @@ def verdict(
     slow_us, fast_us = (
         (gpu_total_us - low_us, max(gpu_total_us - high_us, 0.0)) if kernels_us is None else (kernels_us,) * 2
     )
-    bus = [token_bytes / (us * 1e3) / probe_gb_s for us in (slow_us, fast_us) if probe_gb_s and us > 0]
+    slowest_us = slow_us + low_us if loads_ahead(mode, barriers) else slow_us
+    bus = [token_bytes / (us * 1e3) / probe_gb_s for us in (slowest_us, fast_us) if probe_gb_s and us > 0]
     if kinds == {None}:
         kinds = {BANDWIDTH if fraction >= BUS_FRACTION else KERNELS for fraction in bus} or {KERNELS}
     kind = kinds.pop() or KERNELS if len(kinds) == 1 else UNDECIDED
@@ -61,9 +68,10 @@ def verdict(
             UNDECIDED,
             f"undecided: stamps make tokens longer, {kernels} and bubbles {bubbles} where clean ones take {clean}",
         )
+    joints = "waits in memory" if waits_in_memory(mode, barriers) else "barriers"
     lines = {
         STARVED: f"GPU starved by the CPU: {starved} of {period}, bubbles {bubbles}, {at_bus}",
-        STALLED: f"GPU stalled on barriers: {bubbles} of {period}, starved {starved}, {at_bus}",
+        STALLED: f"GPU stalled on {joints}: {bubbles} of {period}, starved {starved}, {at_bus}",
         BANDWIDTH: f"bound by bandwidth: {percent} of the bus, {kernels} of {period}, {losses}",
         KERNELS: f"{reach}: {kernels} of {period}, {losses}",
         UNDECIDED: f"undecided: bubbles {bubbles} of {period}, starved {starved}, {at_bus}",

@@ -120,6 +120,7 @@ def test_timing_accounts_for_the_token(engine):
         assert timing.dispatches > timing.barrier_count > 0
     stamped = [timing for timing in timings if timing.measured_by == "twin"]
     assert [timing.index for timing in stamped] == [1, 15]
+    assert [timing.position for timing in timings] == list(range(4, 24))
     for timing in stamped:
         assert 0 < timing.kernels_us < timing.gpu_total_us
         assert 0 < timing.bubbles_us < timing.gpu_total_us

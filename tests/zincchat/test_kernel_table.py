@@ -28,7 +28,9 @@ async def test_each_kind_of_kernel_beside_the_probe() -> None:
         rates = kernel_rates([made_trace(each).kernels for each in stamped], chat.engine.probe_gb_s)
         rows = lines(chat)
         assert rows[0] == "kernels ◇ reuse · fused · barriers needed"
-        assert rows[2].split() == ["embed", "Q8_0", "1", f"{rates[0].time_us:,.1f}", "0.0", "0%"]
+        assert rates[0].gb_s < 0.1
+        figures = [f"{rates[0].time_us:,.1f}", f"{rates[0].gb_s:.2g}", "0%"]
+        assert rows[2].split() == ["embed", "Q8_0", "1", *figures]
         assert rows[3].split()[:4] == ["attn_qkv", "Q4_1", "1", f"{rates[1].time_us:,.1f}"]
         assert f"medians of {len(stamped)} stamped tokens" in rows[-2]
         assert rows[-1].endswith("4,620 GB/s")
@@ -43,6 +45,15 @@ async def test_only_tokens_of_the_newest_settings_count() -> None:
         assert lines(chat)[0] == "kernels ◇ rerecord · fused · barriers needed"
         rerecorded = [each for each in chat.engine.timings if each.kernels_us and each.mode == "rerecord"]
         assert f"medians of {len(rerecorded)} stamped tokens" in lines(chat)[-2]
+
+
+async def test_where_weights_come_ahead_it_says_what_that_makes_of_the_rates() -> None:
+    async with chatting(software=False) as chat:
+        await chat.enter("/barriers flags")
+        await chat.ask("go")
+        await chat.enter("/panel kernels")
+        assert lines(chat)[0] == "kernels ◇ reuse · fused · barriers flags"
+        assert lines(chat)[-1] == "weights are on their way before: GB/s reads too high"
 
 
 async def test_without_a_clock_in_kernels_it_says_so() -> None:

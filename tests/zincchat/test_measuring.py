@@ -223,3 +223,17 @@ def test_what_is_said_of_bubbles_and_their_bounds(bubbles_us: float, error_us: f
     figures, verdict = bubble_lines(report)[1]
     assert "".join(re.findall("[≤>]", figures[0])) == order
     assert verdict[0].strip() == words
+    # under flags there is no upper bound
+    report = dataclasses.replace(report, upper_us=None, upper_error_us=None, barriers="flags")
+    figures, verdict = bubble_lines(report)[1]
+    assert figures[0].startswith(f"  0.20±0.00 {order[0]} {bubbles_us / 1000:.2f}±0.00 ms")
+    assert verdict[0].strip() == ("holds" if order == "≤>" else words)
+    blind = dataclasses.replace(report, bubbles_us=None)
+    assert bubble_lines(blind)[1][0][0] == "  at least 0.20±0.00 ms"
+
+
+async def test_measure_takes_no_word() -> None:
+    async with chatting() as chat:
+        await chat.enter("/measure now")
+        assert chat.status.startswith("/measure takes nothing, not now: it measures the settings in use")
+        assert not chat.app.measuring and chat.prompt == "/measure now"

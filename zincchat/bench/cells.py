@@ -90,8 +90,10 @@ def bubbles(run: dict[str, Any]) -> str:
 
 
 def bubbles_between(run: dict[str, Any]) -> str:
-    """The two bounds on the bubbles."""
+    """The two bounds on the bubbles; where no upper one is known, the lower one."""
     low, high = run["bubbles_range_us"] or (None, None)
+    if low is not None and high is None:
+        return f">= {ms(low)}"
     return ends(low, high, ms)
 
 
@@ -106,12 +108,18 @@ def kernel_grid(kernels: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             f"{kind['time_us']:,.1f}",
             f"{kind['count'] * kind['time_us']:,.0f}",
             f"{kind['bytes_moved'] / 1e3:,.1f}",
-            "-" if kind["gb_s"] is None else f"{kind['gb_s']:,.1f}",
+            _bandwidth(kind["gb_s"]),
             percent(kind["probe_fraction"]),
         ]
         for kind in kernels["kinds"]
     ]
     return header, rows
+
+
+def _bandwidth(gb_s: float | None) -> str:
+    if not gb_s:
+        return "-"
+    return f"{gb_s:,.1f}" if gb_s >= 0.1 else f"{gb_s:.2g}"
 
 
 def kernel_setting(kernels: dict[str, Any]) -> str:

@@ -67,11 +67,19 @@ def _verdict(figures: dict[str, Any], floor: Floor) -> dict[str, str] | None:
         starved_us=figures["starved_us"],
         gpu_total_us=figures["gpu_total_us"],
         kernels_us=figures["kernels_us"] if stamped else None,
-        bubbles_us=figures["bubbles_us"] if stamped else (min(bounds), max(bounds)),
+        bubbles_us=figures["bubbles_us"] if stamped else _ordered(bounds, figures["gpu_total_us"]),
         token_bytes=floor.token_bytes,
         probe_gb_s=floor.probe_gb_s,
+        mode=figures["mode"],
+        barriers=figures["barriers"],
     )
     return {"kind": judged.kind, "line": judged.line}
+
+
+def _ordered(bounds: Sequence[float | None], gpu_total_us: float) -> tuple[float, float]:
+    """Both bounds; bubbles of which no upper one is known are at most all of the GPU's time."""
+    known = [gpu_total_us if bound is None else bound for bound in bounds]
+    return min(known), max(known)
 
 
 def _record_costs(clean: Sequence[TokenTiming]) -> dict[str, float | None]:

@@ -108,11 +108,17 @@ def schedule(settings: Sequence[Setting], repeat: int) -> list[tuple[Setting, bo
 
 
 def kernel_setting(settings: Sequence[Setting]) -> Setting:
-    """Whose kernels are told: those of the first fused setting whose ops are dispatches of their own, if there is one.
+    """Whose kernels are told: those of the first fused setting whose kernels load all they need themselves.
 
-    Modes run the same kernels; in mode persistent an op's weights are on their way before it begins.
+    Without one: of the first fused one whose ops are dispatches of their own, whose weights are on their way before
+    they begin. Modes run the same kernels.
     """
-    return min(settings, key=lambda setting: (not setting.fusion, setting.mode == "persistent"))
+    from engine import loads_ahead
+
+    def rank(setting: Setting) -> tuple[bool, bool, bool]:
+        return not setting.fusion, loads_ahead(setting.mode, setting.barriers), setting.mode == "persistent"
+
+    return min(settings, key=rank)
 
 
 def measure(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine import loads_ahead, waits_in_memory
 from zincchat.bench import cells
 from zincchat.bench.cells import Column
 from zincchat.bench.layout import fitted, wrapped
@@ -151,11 +152,21 @@ def _notes(report: dict[str, Any]) -> list[str]:
             " of tokens next to each other, not of these medians. within: bubbles stamped in turn with the bounds, not"
             " those above, lie between them, errors allowed for"
         )
+    if any(waits_in_memory(run["mode"], run["barriers"]) for run in report["runs"]):
+        lines.append(
+            "barriers flags: kernels wait in memory, and the column barriers counts the waits; bubbles: from a kernel's"
+            " last end to the next one's start behind its wait, its weights on the way by then; no upper bound is known"
+        )
     if report["kernels"] is not None:
         lines.append(
             "n: dispatches a token; us, kB: of one; us/token: of all n, which may run beside others; probe: share of"
             " the bandwidth below, which what is read from a cache can exceed"
         )
+        if loads_ahead(report["kernels"]["mode"], report["kernels"]["barriers"]):
+            lines.append(
+                "the weights of these kernels were on their way before they started, so GB/s and probe are too high:"
+                " --barriers needed shows what they reach by themselves"
+            )
     elif stamped:
         lines.append("no table of kernels: kernels cannot read a clock on this device")
     if report["probe_gb_s"] is not None and first["floor_tok_s"] is not None:

@@ -28,9 +28,7 @@ USUAL_CONTEXT = 2048  # what the engine takes when it is told nothing
 @click.option(
     "--barriers",
     type=options.EngineNames("barrier policy", "BARRIERS"),
-    default="needed",
-    show_default=True,
-    help="Barrier policies to compare.",
+    help="Barrier policies to compare [flags on GPUs, else needed].",
 )
 @click.option(
     "--fusion", type=FusionSettings(), help="Fusions to compare: on, off, or names of passes, with + between [on]."
@@ -115,7 +113,10 @@ def _context(wanted: int | None, workload: Workload) -> dict[str, int]:
 
 
 def _settings(engine: Engine, values: dict[str, Any]) -> Sequence[Setting]:
-    """Every combination of the switches; a mode that this device refuses is left out unless it was asked for."""
+    """Every combination of the switches, without what this device refuses.
+
+    EngineError where that is a mode that was asked for, or all that was asked for.
+    """
     from engine import MODES, EngineError
     from zincchat.bench.setting import Setting
 
@@ -131,4 +132,34 @@ def _settings(engine: Engine, values: dict[str, Any]) -> Sequence[Setting]:
             else:
                 modes.append(mode)
     fusions = (False,) if values["no_fusion"] else values["fusion"] or (True,)
-    return [Setting(*switches) for switches in product(modes, values["barriers"], fusions)]
+    policies = _offered_policies(engine, values["barriers"] or (engine.barriers,))
+    return [Setting(*switches) for switches in product(modes, policies, fusions)]
+
+
+def _offered_policies(engine: Engine, wanted: Sequence[str]) -> list[str]:
+    """Those of the barrier policies that this device has, with a line on stderr for each other one.
+
+    EngineError where none is left. Whether a device has one may turn out at its first token, so two are generated.
+    """
+    from engine import EngineError, Sampling
+
+    found, problem = [], EngineError("no barrier policy was named")
+    for policy in wanted:
+        try:
+            engine.barriers = policy
+            if policy == "flags":
+                session = engine.session()
+                session.prefill([0])
+                list(session.generate(Sampling(temperature=0.0), max_tokens=2, ignore_eos=True))
+        except EngineError as error:
+            reason = engine.refused_barriers.get(policy)
+            if reason is None:
+                raise
+            problem = error
+            if len(wanted) > 1:
+                click.echo(f"zincchat: without barriers {policy}: {reason}", err=True)
+        else:
+            found.append(policy)
+    if not found:
+        raise problem
+    return found

@@ -119,7 +119,11 @@ fusion_option = click.option(
 
 mode_options = compose(
     click.option("--mode", type=MODE, help="Decode mode [reuse]."),
-    click.option("--barriers", type=BARRIERS, help="After every kernel, or where needed [needed]."),
+    click.option(
+        "--barriers",
+        type=BARRIERS,
+        help="After every kernel, where needed, or waits in memory (flags) [flags on GPUs, else needed].",
+    ),
     fusion_option,
     context_option,
 )

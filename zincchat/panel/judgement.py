@@ -54,4 +54,6 @@ def judge(view: PanelView, segment: Segment) -> Verdict | None:
         bubbles_us=bubbles_us,
         token_bytes=token_bytes,
         probe_gb_s=view.device.probe_gb_s,
+        mode=segment.settings.mode,
+        barriers=segment.settings.barriers,
     )

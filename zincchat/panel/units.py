@@ -21,6 +21,13 @@ def rate(per_second: float) -> str:
     return f"{per_second:,.1f}" if per_second < 100 else f"{per_second:,.0f}"
 
 
+def bandwidth(gb_s: float) -> str:
+    """GB/s as ``rate`` writes it; below 0.1 with two significant figures; a dash where nothing is read."""
+    if not gb_s:
+        return "–"
+    return rate(gb_s) if gb_s >= 0.1 else f"{gb_s:.2g}"
+
+
 def megabytes(count_bytes: float) -> str:
     """Bytes as MB (10^6), or GB where that reads better."""
     return f"{count_bytes / 1e9:.1f} GB" if count_bytes >= 1e10 else f"{count_bytes / 1e6:,.0f} MB"

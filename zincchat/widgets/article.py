@@ -85,17 +85,20 @@ def bubble_lines(report: BubbleReport | None) -> list[Line]:
         ]
     title = f"bubbles ◇ at token {report.position:,}, {'fused' if report.passes else 'unfused'}, {report.barriers}"
     low = f"{ms(report.lower_us)}±{ms(report.lower_error_us)}"
-    high = f"{ms(report.upper_us)}±{ms(report.upper_error_us)}"
+    high = f"{ms(report.upper_us)}±{ms(report.upper_error_us or 0.0)}" if report.upper_us is not None else ""
     if report.bubbles_us is None or report.bubbles_error_us is None:
-        return [[(title, "dim")], [(f"  between {low} and {high} ms", "")], [("  kernels have no clock here", "dim")]]
-    inside = f"{ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}"
-    above = "≤" if report.lower_us <= report.bubbles_us else ">"
-    below = "≤" if report.bubbles_us <= report.upper_us else ">"
-    holds = "holds" if (above, below) == ("≤", "≤") else "holds within ±"
-    verdict = (f"  {holds}", "green") if report.within_brackets else ("  does not hold", "bold red")
+        between = f"  between {low} and {high} ms" if high else f"  at least {low} ms"
+        return [[(title, "dim")], [(between, "")], [("  kernels have no clock here", "dim")]]
+    signs = ["≤" if report.lower_us <= report.bubbles_us else ">"]
+    figures, holds = f"  {low} {signs[0]} {ms(report.bubbles_us)}±{ms(report.bubbles_error_us)}", report.above_lower
+    if report.upper_us is not None:
+        signs.append("≤" if report.bubbles_us <= report.upper_us else ">")
+        figures, holds = f"{figures} {signs[1]} {high}", report.within_brackets
+    words = "holds within ±" if ">" in signs else "holds"
+    verdict = (f"  {words}", "green") if holds else ("  does not hold", "bold red")
     cost = report.instrument_cost_fraction or 0.0
     return [
         [(title, "dim")],
-        [(f"  {low} {above} {inside} {below} {high} ms", ""), verdict],
+        [(f"{figures} ms", ""), verdict],
         [(f"  stamps add {ms(report.stamps_us or 0.0)}±{ms(report.stamps_error_us or 0.0)} ms ({cost:+.1%})", "")],
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine import native_record_us
+from engine import native_record_us, waits_in_memory
 from zincchat.alternation import TURN_TOKENS
 from zincchat.panel.comparison import Comparison
 from zincchat.panel.judgement import bytes_per_token, floor, starved
@@ -51,7 +51,7 @@ class Figures(LineView):
         if self.view.history.tokens:
             newest = self.view.history.tokens[-1].timing
             barriers, dispatches = f"{newest.barrier_count}", f"{newest.dispatches}"
-            waits = newest.barriers == "flags" and newest.mode != "persistent"
+            waits = waits_in_memory(newest.mode, newest.barriers)
         joints = f"{barriers} {'waits' if waits else 'barriers'}"
         idle_us = starved(self.view, segment)
         lines = [

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zincchat.panel.units import rate
+from engine import loads_ahead
+from zincchat.panel.units import bandwidth, rate
 from zincchat.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
     from engine import KernelRate
+    from zincchat.panel.segment import Settings
 
 DASH = "–"
 NAME_WIDTH = 26
@@ -44,14 +46,14 @@ class KernelTable(LineView):
             *[[] for _ in range(KINDS - len(rows))],
             [(rest, "dim")],
             [("us of one, n of it a token: medians of " + _tokens(history.tokens), "dim")],
-            [
-                (
-                    "probe: share of the bandwidth measured here"
-                    + (f", {rate(probe_gb_s)} GB/s" if probe_gb_s else ""),
-                    "dim",
-                )
-            ],
+            [(_about_rates(settings, probe_gb_s), "dim")],
         ]
+
+
+def _about_rates(settings: Settings | None, probe_gb_s: float | None) -> str:
+    if settings is not None and loads_ahead(settings.mode, settings.barriers):
+        return "weights are on their way before: GB/s reads too high"
+    return "probe: share of the bandwidth measured here" + (f", {rate(probe_gb_s)} GB/s" if probe_gb_s else "")
 
 
 def _tokens(count: int) -> str:
@@ -63,7 +65,7 @@ def _row(kind: KernelRate) -> str:
     if len(name) >= NAME_WIDTH:
         room = NAME_WIDTH - 2 - len(kind.weight_type) - bool(kind.weight_type)
         name = f"{kind.name[:room]}… {kind.weight_type}".rstrip()
-    reached = rate(kind.gb_s) if kind.gb_s is not None else DASH
+    reached = bandwidth(kind.gb_s) if kind.gb_s is not None else DASH
     share = f"{kind.probe_fraction:.0%}" if kind.probe_fraction is not None else DASH
     return _columns(name, f"{kind.count:g}", f"{kind.time_us:,.1f}", reached, share)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.decode.flags import Flags
+from engine.decode.flags import Flags, unavailable
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_meter import BubbleMeter
 from engine.profile.bubble_report import BubbleReport
@@ -43,12 +43,15 @@ class Bench:
         self.before.fill(self.words, 1)
         self.before.end()
 
-    def measure(self, count: int, rounds: int, groups: int = 1, chained: bool = True) -> BubbleReport:
+    def measure(
+        self, count: int, rounds: int, groups: int = 1, chained: bool = True, policy: str = "every"
+    ) -> BubbleReport:
         """``count`` dispatches of ``groups`` workgroups; chained ones have a barrier between them."""
         op = Op("spin", self.gpu.kernels.get("spin"), (self.words,), (rounds,), (groups, 1, 1))
         barriers = [chained and index > 0 for index in range(count)]
         program = DecodeProgram([op] * count, barriers, sum(barriers))
-        return self.meter.measure(program, self.before, 0, SETTINGS, 0.0, Rounds(4, 8, 1.0))
+        settings = SETTINGS._replace(barriers=policy)
+        return self.meter.measure(program, self.before, 0, settings, 0.0, Rounds(4, 8, 1.0))
 
     def others_us(self, report: BubbleReport) -> float:
         """What other work on a software device's processors may add to its bubbles."""
@@ -148,6 +151,26 @@ def test_bubbles_lie_between_their_bounds_and_the_terms_meet(bench, count, round
         ]
 
     some_try(holds)
+
+
+def test_waits_in_memory_have_a_lower_bound_alone(bench):
+    if (reason := unavailable(bench.gpu.device)) is not None:
+        pytest.skip(reason)
+
+    def holds():
+        few, many = (bench.measure(count, SHORT, policy="flags") for count in (16, 96))
+        assert few.upper_us is few.upper_error_us is few.within_brackets is many.within_brackets is None
+        assert few.to_json()["upper_us"] is None and few.barrier_count == 15
+        terms = many.kernels_us + many.bubbles_us + many.edges_us
+        return [
+            3 * few.lower_us < many.lower_us < 12 * few.lower_us,
+            3 * few.bubbles_us < many.bubbles_us < 12 * few.bubbles_us,
+            many.above_lower or many.lower_us < many.bubbles_us + bench.others_us(many),
+            abs(terms - many.stamped_gpu_us) < 0.1 * many.stamped_gpu_us,
+        ]
+
+    some_try(holds)
+    assert not bench.flags.stuck
 
 
 def test_the_upper_bound_nears_the_bubbles_where_kernels_fill_the_device(bench):

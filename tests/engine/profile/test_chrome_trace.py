@@ -184,7 +184,8 @@ def test_every_dispatch_of_a_stamped_token_is_there_with_its_piece_and_bytes(
 
 def test_barriers_stand_between_their_kernels(tokens: list[Token], trace: dict[str, Any]) -> None:
     for token in tokens:
-        found = [e for e in events(trace, "i") if e["name"] == "barrier" and e["args"]["token"] == token.timing.index]
+        name = "wait" if token.timing.barriers == "flags" and token.timing.mode != "persistent" else "barrier"
+        found = [e for e in events(trace, "i") if e["name"] == name and e["args"]["token"] == token.timing.index]
         if token.timing.kernels_us is None:
             assert not found
             continue

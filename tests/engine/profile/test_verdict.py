@@ -54,6 +54,27 @@ def test_bounds_in_place_of_bubbles(starved, kernels, bubbles, kind):
     assert judge(starved, kernels, bubbles).kind == kind
 
 
+@pytest.mark.parametrize(("kernels", "bubbles", "kind", "bus"), [
+    (300, 100, STALLED, "62 to 83%"),
+    (260, 10, BANDWIDTH, "93 to 96%"),
+    (340, 30, UNDECIDED, "68 to 74%"),  # 70% of the bus parts two verdicts
+    (900, 20, KERNELS, "27 to 28%"),
+])  # fmt: skip
+def test_where_weights_come_ahead_the_bus_works_in_bubbles_too(kernels, bubbles, kind, bus):
+    for ahead in ({"mode": "reuse", "barriers": "flags"}, {"mode": "persistent", "barriers": "needed"}):
+        found = judge(0, kernels, bubbles, **ahead)
+        assert found.kind == kind and bus in found.line
+    assert " to " not in judge(0, kernels, bubbles, mode="reuse", barriers="needed").line
+
+
+def test_a_stall_is_named_after_what_kernels_wait_at():
+    for mode, barriers, words in (
+        ("reuse", "flags", "waits in memory"), ("persistent", "flags", "barriers"), ("reuse", "every", "barriers"),
+    ):  # fmt: skip
+        line = judge(0, 300, 100, mode=mode, barriers=barriers).line
+        assert line.startswith(f"GPU stalled on {words}: 0.100 of 0.400 ms")
+
+
 def test_bounds_are_shown_as_a_range():
     line = judge(0, 1000, (10, 900)).line
     assert (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.zincchat.cli.fake_engine import FakeBubbles, timing
+from zincchat.bench.cells import bubbles_between
 from zincchat.bench.figures import run_figures
 from zincchat.bench.instruments import Floor, Instruments
 from zincchat.bench.measure import CleanPass, Samples, StampedPass, schedule
@@ -96,6 +97,18 @@ def test_without_a_kernel_clock_there_are_bounds_and_no_remainder() -> None:
     assert run["bubbles_range_us"] == [100.0, 300.0]
     for name in ("kernels_us", "bubbles_us", "pieces_us", "unexplained_us", "stamp_cost_fraction"):
         assert run[name] is None
+
+
+def test_under_flags_no_upper_bound_is_made_up() -> None:
+    setting, report = Setting("reuse", "flags", True), FakeBubbles(upper_us=None, within_brackets=None)
+    measured = Instruments(INSTRUMENTS.floor, 13.0, bubbles={("flags", True): report})
+    run = run_figures(setting, samples(1.0), samples(1.0), measured)
+    assert (run["bubbles_range_us"], run["bubbles_within_range"]) == ([200.0, None], None)
+    assert bubbles_between(run) == ">= 0.200"
+    blind = token(stamped=True, kernels_us=None, bubbles_us=None, pieces_us=None, bubbles_range_us=(200.0, 8_800.0))
+    bounded = Samples([CleanPass(100.0, 0, [token()] * 3)], [StampedPass([token(), blind, token()])])
+    run = run_figures(setting, bounded, bounded, measured)
+    assert run["verdict"]["kind"] == "undecided"  # they may be next to nothing, or nearly all of the token
 
 
 def test_clean_tokens_between_stamped_ones_count_for_nothing_else() -> None:

@@ -69,7 +69,7 @@ class FakeStats:
 @dataclass(frozen=True)
 class FakeBubbles:
     lower_us: float = 200.0
-    upper_us: float = 900.0
+    upper_us: float | None = 900.0
     within_brackets: bool | None = True
     stamps_us: float = 600.0
     stamps_error_us: float = 100.0
@@ -169,11 +169,13 @@ class FakeEngine:
     probe_gb_s = 9.7
     queued_gap_us = 13.0
     refused_modes: ClassVar[dict[str, str]] = {}
+    refused_barriers: ClassVar[dict[str, str]] = {}
+    usual_barriers: ClassVar[str] = "needed"
     tuning = Tuning("usual")
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.mode = settings["mode"]
-        self.barriers = settings["barriers"]
+        self.barriers = settings["barriers"] or self.usual_barriers
         self.fusion = settings["fusion"]
         self.context = settings["context"] or min(2048, TRAINED_CONTEXT)
         self.model = FakeModel()
@@ -202,7 +204,7 @@ class FakeEngine:
         context: int | None = None,
         mode: str = "reuse",
         fusion: bool = True,
-        barriers: str = "needed",
+        barriers: str | None = None,
         progress: Any = None,
         *,
         quantize: str | None = None,

@@ -15,7 +15,7 @@ import engine as engine_package
 from engine import EngineError, Tuning
 from engine.program.tuning import Division
 from tests.zincchat.cli.conftest import Outcome
-from tests.zincchat.cli.fake_engine import FakeEngine
+from tests.zincchat.cli.fake_engine import FakeEngine, FakeSession
 
 Zincchat = Callable[..., Outcome]
 
@@ -132,6 +132,57 @@ def test_a_mode_that_the_device_refuses_is_left_out_unless_named(
     assert "overlap" not in [run["mode"] for run in outcome.json["runs"]]
     assert outcome.err == "zincchat: without mode overlap: it does not run on this device\n"
     assert zincchat(*SHORT, "--modes", "reuse,overlap").code == 1
+
+
+REFUSED = {"flags": "a dispatch waited in vain"}
+
+
+def refuse_flags(monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    """As an engine does that knows it, or that finds out at the first token."""
+
+    def set_barriers(engine: FakeEngine, value: str) -> None:
+        if value in engine.refused_barriers:
+            raise EngineError(f"barriers {value} are not offered here: {engine.refused_barriers[value]}")
+        engine.__dict__["barriers"] = value
+
+    def session(engine: FakeEngine) -> FakeSession:
+        if engine.barriers == "flags":
+            monkeypatch.setattr(FakeEngine, "refused_barriers", REFUSED)
+            raise EngineError(f"barriers flags are not offered here: {REFUSED['flags']}")
+        return FakeSession(engine)
+
+    policy = property(lambda engine: engine.__dict__["barriers"], set_barriers)
+    monkeypatch.setattr(FakeEngine, "barriers", policy, raising=False)
+    if at_once:
+        monkeypatch.setattr(FakeEngine, "refused_barriers", REFUSED)
+    else:
+        monkeypatch.setattr(FakeEngine, "session", session)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_barrier_policy_that_the_device_refuses_is_left_out(
+    zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    refuse_flags(monkeypatch, at_once)
+    outcome = zincchat(*TWO_MODES, "--barriers", "flags,needed", "--json")
+    assert outcome.code == 0
+    assert [run["barriers"] for run in outcome.json["runs"]] == ["needed", "needed"]
+    assert outcome.err == "zincchat: without barriers flags: a dispatch waited in vain\n"
+    alone = zincchat(*TWO_MODES, "--barriers", "flags")
+    assert (alone.code, alone.out) == (1, "")
+    assert alone.err == "zincchat: barriers flags are not offered here: a dispatch waited in vain\n"
+
+
+def test_without_a_policy_it_measures_the_engines_own(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {run["barriers"] for run in zincchat(*TWO_MODES, "--json").json["runs"]} == {"needed"}
+    monkeypatch.setattr(FakeEngine, "usual_barriers", "flags")
+    report = zincchat(*TWO_MODES, "--json").json
+    assert {run["barriers"] for run in report["runs"]} == {"flags"}
+    text = zincchat(*TWO_MODES).out
+    assert "barriers flags" in text and "no upper bound is known" in text.replace("\n  ", " ")
+    assert "so GB/s and probe are too high" in text.replace("\n  ", " ")
+    both = zincchat(*TWO_MODES, "--barriers", "flags,needed", "--json").json
+    assert both["kernels"]["barriers"] == "needed"  # whose kernels load all they need themselves
 
 
 def test_ctrl_c_between_two_measurements_ends_it(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
