@@ -23,7 +23,7 @@ class TokenTiming:
     barriers: str
     rerecorded: bool  # a command buffer was recorded for this token
     dispatches: int
-    barrier_count: int
+    barrier_count: int  # under barriers flags: how often kernels wait in memory
     # wall time since the previous token was handed out (token 0: since generate began); what came together shares it
     period_us: float
     exposed_cpu_us: float  # wall time of host work while nothing was queued on the GPU

@@ -92,7 +92,12 @@ ARTICLE = (
     ("submission edges", "a stamped token's GPU time before its first kernel and after its last"),
     ("unexplained", "what none of these accounts for; negative where the stamps themselves cost time"),
     ("tok/s", "each remedy on top of those above it and × its gain; – where that setting has not run yet"),
-    ("a ≤ b ≤ c", "bubbles by the clock in the kernels, between two bounds found without it, ± half of 95% intervals"),
+    (
+        "a ≤ b ≤ c",
+        "bubbles by the clock in the kernels, between two bounds found without it, ± half of 95% intervals",
+    ),
+    ("a ≤ b", "the same under barriers flags, where only a lower bound is known"),
+    ("waits in memory", "the remedies' last row: pipelined with barriers flags"),
 )
 KERNELS = (
     ("kernel", "ops of the same name that read the same type of weights; + joins what fusion made one dispatch of"),
@@ -101,6 +106,7 @@ KERNELS = (
         "how many a token, and the time of one by the clock in the kernels: medians of the newest 8 stamped tokens",
     ),
     ("GB/s, probe", "bytes that one must read and write over its time, and their share of the bandwidth measured here"),
+    ("reads too high", "in mode persistent and under flags a kernel's weights are on their way before its time begins"),
 )
 BARS = (
     ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
