@@ -28,6 +28,7 @@ from engine.profile.instruments import Instruments, SubmitHint
 from engine.profile.kernel_clock import kernel_clock
 from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
+from engine.profile.waiting import waits_in_memory
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
@@ -182,8 +183,7 @@ class Runtime:
     def begin_mode(self, settings: Settings) -> Mode:
         """The mode of ``settings``, ready for them. Raise EngineError where it turns out not to work here."""
         mode = self.mode(settings.mode)
-        if settings.barriers == flags.FLAGS and not isinstance(mode, Persistent):
-            self._prepare_flags(settings.passes)
+        self._prepare(settings)
         if isinstance(mode, Persistent):
             try:
                 mode.prepare(settings.passes)
@@ -235,16 +235,19 @@ class Runtime:
         """Run a token's kernels and their stamped twins, fused as in ``settings`` and unfused; nothing in flight."""
         self._stamp_thread.join()
         for passes in {settings.passes, ()}:
+            self._prepare(settings._replace(passes=passes))
             self.instruments.run_once(settings._replace(passes=passes), self._slot)
 
     def measure_bubbles(self, position: int, settings: Settings, params: bytes) -> BubbleReport:
         """The bubble meter over the token to be fed at ``position``; nothing may be in flight."""
         self._stamp_thread.join()
+        self._prepare(settings)
         self.memory.write(self._slot.step, np.frombuffer(params, np.uint8))
         return self.instruments.bubbles(position, settings, self._slot)
 
     def measure_submit_hint(self, position: int, settings: Settings, params: bytes) -> SubmitHint:
         """The same token's GPU time with and without the one-time-submit hint; nothing may be in flight."""
+        self._prepare(settings)
         self.memory.write(self._slot.step, np.frombuffer(params, np.uint8))
         return self.instruments.submit_hint(position, settings, self._slot)
 
@@ -273,6 +276,11 @@ class Runtime:
         except EngineError:
             return _NEEDED
         return flags.FLAGS
+
+    def _prepare(self, settings: Settings) -> None:
+        """Have what dispatches of ``settings`` need. EngineError where their barrier policy turns out not to work."""
+        if waits_in_memory(settings.mode, settings.barriers):
+            self._prepare_flags(settings.passes)
 
     def _prepare_flags(self, passes: tuple[str, ...]) -> None:
         """Build the kernels that wait in memory for these fusion passes; at the first time, check that they can."""

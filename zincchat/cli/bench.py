@@ -126,11 +126,14 @@ def _settings(engine: Engine, values: dict[str, Any]) -> Sequence[Setting]:
         for mode in MODES:
             try:
                 engine.mode = mode
+                if mode == "persistent":
+                    _try_tokens(engine)
             except EngineError as error:
                 reason = engine.refused_modes.get(mode, error)
                 click.echo(f"zincchat: without mode {mode}: {reason}", err=True)
             else:
                 modes.append(mode)
+        engine.mode = MODES[0]
     fusions = (False,) if values["no_fusion"] else values["fusion"] or (True,)
     policies = _offered_policies(engine, values["barriers"] or (engine.barriers,))
     return [Setting(*switches) for switches in product(modes, policies, fusions)]
@@ -139,18 +142,16 @@ def _settings(engine: Engine, values: dict[str, Any]) -> Sequence[Setting]:
 def _offered_policies(engine: Engine, wanted: Sequence[str]) -> list[str]:
     """Those of the barrier policies that this device has, with a line on stderr for each other one.
 
-    EngineError where none is left. Whether a device has one may turn out at its first token, so two are generated.
+    EngineError where none is left.
     """
-    from engine import EngineError, Sampling
+    from engine import EngineError
 
     found, problem = [], EngineError("no barrier policy was named")
     for policy in wanted:
         try:
             engine.barriers = policy
             if policy == "flags":
-                session = engine.session()
-                session.prefill([0])
-                list(session.generate(Sampling(temperature=0.0), max_tokens=2, ignore_eos=True))
+                _try_tokens(engine)
         except EngineError as error:
             reason = engine.refused_barriers.get(policy)
             if reason is None:
@@ -163,3 +164,12 @@ def _offered_policies(engine: Engine, wanted: Sequence[str]) -> list[str]:
     if not found:
         raise problem
     return found
+
+
+def _try_tokens(engine: Engine) -> None:
+    """Two tokens under the present setting: whether a device has it may turn out only then, as an EngineError."""
+    from engine import Sampling
+
+    session = engine.session()
+    session.prefill([0])
+    list(session.generate(Sampling(temperature=0.0), max_tokens=2, ignore_eos=True))

@@ -114,11 +114,12 @@ def test_in_mid_reply_the_text_stays_and_a_token_has_its_account(engine: Engine)
             session = engine.session()
             session.prefill(prompt)
             tokens = []
-            for token in session.generate(Sampling(temperature=0.9, seed=4), 24, ignore_eos=True):
+            # long enough: mode persistent may have 16 tokens in flight when the policy changes
+            for token in session.generate(Sampling(temperature=0.9, seed=4), 40, ignore_eos=True):
                 tokens.append(token)
                 if len(tokens) == 8:
                     engine.barriers = "flags" if engine.barriers == "needed" else "needed"
-                if len(tokens) == 16:
+                if len(tokens) == 32:
                     engine.request_stamps()
             replies[engine.barriers, engine.mode] = [token.id for token in tokens]
             stamped = [token.timing for token in tokens if token.timing.measured_by == "twin"]

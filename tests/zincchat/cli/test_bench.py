@@ -134,6 +134,21 @@ def test_a_mode_that_the_device_refuses_is_left_out_unless_named(
     assert zincchat(*SHORT, "--modes", "reuse,overlap").code == 1
 
 
+def test_a_mode_that_fails_at_its_first_token_is_left_out_too(
+    zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def session(engine: FakeEngine) -> FakeSession:
+        if engine.mode == "persistent":
+            monkeypatch.setattr(FakeEngine, "refused_modes", {"persistent": "its self-test failed"})
+            raise EngineError("mode persistent is not offered here: its self-test failed")
+        return FakeSession(engine)
+
+    monkeypatch.setattr(FakeEngine, "session", session)
+    outcome = zincchat(*SHORT, "--json")
+    assert outcome.code == 0 and outcome.err == "zincchat: without mode persistent: its self-test failed\n"
+    assert [run["mode"] for run in outcome.json["runs"]] == list(engine_package.MODES[:-1])
+
+
 REFUSED = {"flags": "a dispatch waited in vain"}
 
 
