@@ -59,7 +59,7 @@ void kernel() {
     BEGIN_TILES
         if (has_row) end_head_row(tile * ROWS + OUT_ROW, row_total(OUT_ROW));
     END_TILES
-    end_head(TILE_OF(0u), gl_NumWorkGroups.x * TEAMS, TEAM_LANE);
+    end_head(FIRST_TILE(gl_WorkGroupID.x), gl_NumWorkGroups.x * TEAMS, TEAM_LANE);
 }
 
 #include "main.glsl"

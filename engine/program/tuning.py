@@ -113,12 +113,11 @@ def division(
 
 
 def share_out(rows: int, at_once: int, team: int, teams: int, times: float = 1.0) -> Division:
-    """The division with as many workgroups as an H200 holds at once, or ``times`` that.
-
-    Where there are several turns, none has more than one tile above another (TILE_OF in row_products.glsl).
-    """
+    """The division with as many workgroups as an H200 holds at once, or ``times`` that, all with alike much to do."""
     most_groups = max(1, _most_teams(team, times) // teams)
-    return Division(at_once, teams, min(most_groups, -(-rows // (at_once * teams))))
+    tiles = -(-rows // at_once)
+    turns = -(-tiles // (most_groups * teams))
+    return Division(at_once, teams, -(-tiles // (turns * teams)))
 
 
 def tensors(kernel: str) -> int:

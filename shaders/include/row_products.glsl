@@ -2,19 +2,20 @@
 // ... in order. The blocks' sums meet in a shuffle-xor tree in each subgroup, then subgroup by subgroup, so a row's
 // arithmetic depends on LANES and COLS alone, never on how many rows a team or teams a workgroup has.
 //
-// A workgroup of TEAMS teams makes x ready once (block_x.glsl). Its teams take tiles of ROWS neighbouring rows, turn by
-// turn. Tiles go round the workgroups first, then round their teams: no workgroup has more than one tile above another.
+// A workgroup of TEAMS teams makes x ready once (block_x.glsl). Its teams take tiles of ROWS neighbouring rows, one
+// each, and then those `gl_NumWorkGroups.x` workgroups on.
 //
 // The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
-// A row's next block is asked for as soon as the last one is multiplied, so that all of a tile is on its way when a turn
-// ends. NVIDIA's compiler has a warp wait for all loads together that are used in another turn of a loop than they were
-// asked for in: once a turn, while other warps multiply. It also likes to ask for the next block before it is done with
-// the last one, into other registers, from which it moves it at the end of the turn - when it is there. Hence AFTER: an
-// address that is not known before the row's sum is. With ONE_TURN a team has one tile at most and there is no loop.
+// Half of a tile's rows are always on their way: a turn asks for its second half, multiplies the first, asks for the next
+// turn's first half, multiplies the second. NVIDIA's compiler has a warp wait for all loads together that are used in
+// another turn of a loop than they were asked for in; so only one half is. With ONE_TURN a team has one tile at most and
+// there is no loop.
 //
-// What is loaded first stays before x is made ready: behind it stands a barrier, which loads of buffers that may be written
-// (FIXED in binding.glsl) do not pass.
+// Left alone, that compiler also asks for weights just before it uses them, to need fewer registers. ASKED stands behind
+// loads of the loop that must not come later: a barrier of a subgroup, which loads of buffers that may be written (FIXED in
+// binding.glsl) do not pass. What is loaded first has the barrier that x is made ready by, or awaited by, behind it; one
+// of its own would have x wait for all first weights, and costs SmolLM2, whose kernels have nothing else, 2%.
 //
 // Includers define SUMS, the rows (of all tensors) in a tile: a power of two up to 8 and to SUBGROUP_SIZE. They have x
 // (vec4), norm (vec4; the RMS norm's weights, with NORM), and the push constants inverse_width and eps.
@@ -32,23 +33,29 @@
 #define OUT_SLOT (TEAM_LANE / ROWS)
 #define OUT_ROW (TEAM_LANE % ROWS)
 shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
+#define ASKED subgroupBarrier();
 #include "block_products.glsl"
 #include "block_x.glsl"
 
 // ---- sums ----
 
-// M(name, number) for each sum: names, because glslang pastes no numbers
+// M(name, number) for each sum: names, because glslang pastes no numbers. FIRST and SECOND are the halves of a tile.
 #if SUMS == 1
-#define EACH_SUM(M) M(a, 0u)
+#define EACH_FIRST(M) M(a, 0u)
+#define EACH_SECOND(M)
 #elif SUMS == 2
-#define EACH_SUM(M) M(a, 0u) M(b, 1u)
+#define EACH_FIRST(M) M(a, 0u)
+#define EACH_SECOND(M) M(b, 1u)
 #elif SUMS == 4
-#define EACH_SUM(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u)
+#define EACH_FIRST(M) M(a, 0u) M(b, 1u)
+#define EACH_SECOND(M) M(c, 2u) M(d, 3u)
 #elif SUMS == 8
-#define EACH_SUM(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
+#define EACH_FIRST(M) M(a, 0u) M(b, 1u) M(c, 2u) M(d, 3u)
+#define EACH_SECOND(M) M(e, 4u) M(f, 5u) M(g, 6u) M(h, 7u)
 #else
 #error SUMS is 1, 2, 4 or 8
 #endif
+#define EACH_SUM(M) EACH_FIRST(M) EACH_SECOND(M)
 
 #include "halve.glsl"
 
@@ -95,12 +102,12 @@ float row_total(uint i) {
 #define PREPARE_END
 #endif
 #define TILE_COUNT ((rows + ROWS - 1u) / ROWS)
-#define GROUP_TILE(turn) ((turn) * TEAMS * gl_NumWorkGroups.x + gl_WorkGroupID.x)  // of the workgroup's first team
-#define TILE_OF(turn) (((turn) * TEAMS + TEAM) * gl_NumWorkGroups.x + gl_WorkGroupID.x)
+#define FIRST_TILE(group) ((group) * TEAMS + TEAM)
 #define BLOCK_OF(chunk) min((chunk) * LANES + TEAM_LANE, BLOCKS - 1u)
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_AT(name, i, at) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), at);
 #define LOAD_ROW(name, i) LOAD_AT(name, i, block)
+#define LOAD_NEXT(name, i) LOAD_AT(name, i, next_block)
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
 // A lane beyond the last block repeats that one with an x of zeros: to leave the product out would be a branch, into which
 // compilers move the loads.
@@ -110,8 +117,6 @@ float row_total(uint i) {
 #define CLEAR_SURPLUS(chunk) if ((chunk) * LANES + TEAM_LANE >= BLOCKS) { CLEAR_X }
 #endif
 #define ADD_ROW(name, i) sum_##name = BLOCK_SUM(sum_##name, packed_##name);
-#define AFTER(sum, value) (value ^ (floatBitsToUint(sum) & (rows >> 31)))  // `value` (rows < 2^31)
-#define ADD_AND_LOAD(name, i) ADD_ROW(name, i) LOAD_AT(name, i, AFTER(sum_##name, next_block))
 
 #ifdef CODEBOOK
 #define PREPARE_CODES fill_code_bytes();  // a barrier follows, x being made ready
@@ -119,19 +124,27 @@ float row_total(uint i) {
 #define PREPARE_CODES
 #endif
 
+#if defined(ONE_TURN) && (COLS + 31) / 32 <= LANES
+#define ONE_BLOCK  // a lane has one of each row of its one tile
+#endif
 // x, which the kernel before wrote, comes first where it is there; where it is awaited, the weights travel meanwhile
+#ifdef ONE_BLOCK
+#define EACH_EARLY EACH_SUM
+#else
+#define EACH_EARLY EACH_FIRST
+#endif
 #define OWN_AWAIT
 #if defined(RESIDENT) || defined(FLAGS)
-#define LOAD_ALL EACH_SUM(LOAD_ROW) LOAD_NORM AWAIT LOAD_X
+#define LOAD_ALL EACH_EARLY(LOAD_ROW) LOAD_NORM AWAIT LOAD_X
 #else
-#define LOAD_ALL LOAD_X LOAD_NORM EACH_SUM(LOAD_ROW)
+#define LOAD_ALL LOAD_X LOAD_NORM EACH_EARLY(LOAD_ROW)
 #endif
 
 #define BEGIN_ROWS \
     DECLARE_X \
     DECLARE_NORM \
     EACH_SUM(DECLARE_ROW) \
-    uint loaded = TILE_OF(0u), block = BLOCK_OF(0u), filled = 0u, first_turn = 0u; \
+    uint loaded = FIRST_TILE(gl_WorkGroupID.x), block = BLOCK_OF(0u), filled = 0u, first_group = gl_WorkGroupID.x; \
     LOAD_ALL \
     PREFETCH(OWN_TILE) \
     PREPARE_END \
@@ -139,13 +152,13 @@ float row_total(uint i) {
     PREPARE_X
 
 #ifdef ONE_TURN
-#define EACH_TURN for (uint turn = 0u; turn < 1u; ++turn)
+#define EACH_GROUP for (uint group = gl_WorkGroupID.x, turn = 0u; turn < 1u; ++turn)
 #define HAS_MORE_TILES false
 #else
-#define EACH_TURN for (uint turn = 0u; GROUP_TILE(turn) < TILE_COUNT; ++turn)
-#define HAS_MORE_TILES (GROUP_TILE(turn + 1u) < TILE_COUNT)
+#define EACH_GROUP for (uint group = gl_WorkGroupID.x; group * TEAMS < TILE_COUNT; group += gl_NumWorkGroups.x)
+#define HAS_MORE_TILES ((group + gl_NumWorkGroups.x) * TEAMS < TILE_COUNT)
 #endif
-#define OWN_TILE TILE_OF(first_turn + OUT_SLOT)
+#define OWN_TILE FIRST_TILE(first_group + OUT_SLOT * gl_NumWorkGroups.x)
 
 #define FINISH_TILE \
     FOLD_SUMS \
@@ -156,41 +169,38 @@ float row_total(uint i) {
     barrier(); \
     const uint tile = OWN_TILE; \
     const bool has_row = OUT_SLOT < filled && tile * ROWS + OUT_ROW < rows; \
-    first_turn = turn + 1u; \
+    first_group = group + gl_NumWorkGroups.x; \
     filled = 0u;
 
-// Where nothing comes next, what is at hand is asked for again: a branch would part the loads from the products that hide
-// them.
-#if (COLS + 31) / 32 <= LANES  // a lane has one block of each row, whose x stays in registers
-#ifdef ONE_TURN
-#define ADD_TILE EACH_SUM(ADD_ROW)
-#else
-#define ADD_TILE \
-    const uint next_block = block; \
-    if (HAS_MORE_TILES) loaded = TILE_OF(turn + 1u); \
-    EACH_SUM(ADD_AND_LOAD)
-#endif
+#ifdef ONE_BLOCK
 #define BEGIN_TILES \
     BEGIN_ROWS \
-    TAKE_X(block) \
-    CLEAR_SURPLUS(0u) \
-    EACH_TURN { \
+    EACH_GROUP { \
+        TAKE_X(block) \
+        CLEAR_SURPLUS(0u) \
         EACH_SUM(CLEAR_ROW) \
-        ADD_TILE \
+        EACH_SUM(ADD_ROW) \
         FINISH_TILE
 #else
+// Where nothing comes next, what is at hand is asked for again: a branch would part the loads from the products that hide
+// them.
 #define BEGIN_TILES \
     BEGIN_ROWS \
-    EACH_TURN { \
+    EACH_GROUP { \
         EACH_SUM(CLEAR_ROW) \
         for (uint chunk = 0u; chunk < CHUNKS; ++chunk) { \
+            EACH_SECOND(LOAD_ROW) \
             STAGE_CHUNK(chunk) \
+            ASKED \
             TAKE_X(block - STAGE_START(chunk)) \
             CLEAR_SURPLUS(chunk) \
+            EACH_FIRST(ADD_ROW) \
             const bool last_chunk = chunk + 1u == CHUNKS; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
-            if (last_chunk && HAS_MORE_TILES) loaded = TILE_OF(turn + 1u); \
-            EACH_SUM(ADD_AND_LOAD) \
+            if (last_chunk && HAS_MORE_TILES) loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
+            EACH_FIRST(LOAD_NEXT) \
+            ASKED \
+            EACH_SECOND(ADD_ROW) \
             block = next_block; \
         } \
         FINISH_TILE
