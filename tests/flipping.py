@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine import BARRIERS, Engine, Sampling
+from engine import Engine, Sampling
 
 FLIP_CHANCE = 0.2  # a token
 
@@ -34,7 +34,7 @@ def generate(
         used.append((token.timing.mode, token.timing.barriers, token.timing.fusion))
         if flips is not None and flips.random() < FLIP_CHANCE:
             engine.mode = flips.choice(engine.modes)
-            engine.barriers = flips.choice(BARRIERS)
+            engine.barriers = flips.choice(engine.barrier_policies)
             engine.fusion = flips.random() < 0.5
     changes = sum(before != after for before, after in itertools.pairwise(used))
     return Generated(ids, set(used), changes)

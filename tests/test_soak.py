@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine import BARRIERS, Engine, Sampling
+from engine import Engine, Sampling
 from tests.flipping import generate
 from zincchat.catalogue import CATALOGUE, DEFAULT_MODEL
 
@@ -60,7 +60,7 @@ def test_flips_change_no_id(engine: Engine, sampling: Sampling, capsys: pytest.C
             f"{'equal' if flipped.ids == steady.ids else 'DIFFERENT'}; {TOKENS / seconds:.1f} tok/s without flips"
         )
     assert len(steady.ids) == TOKENS
-    assert flipped.settings == set(itertools.product(engine.modes, BARRIERS, (True, False)))
+    assert flipped.settings == set(itertools.product(engine.modes, engine.barrier_policies, (True, False)))
     assert flipped.ids == steady.ids
 
 
@@ -79,7 +79,7 @@ def test_memory_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
 def _resident_bytes(engine: Engine, at: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     """The process's RSS after so many tokens, in sessions that each fill the context, the switches going round."""
     process = psutil.Process()
-    settings = itertools.cycle(itertools.product(engine.modes, BARRIERS))
+    settings = itertools.cycle(itertools.product(engine.modes, engine.barrier_policies))
     count = 0
     while True:
         session = engine.session()
