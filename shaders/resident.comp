@@ -25,11 +25,11 @@
 layout(local_size_x = WALK_GROUP) in;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) restrict readonly buffer WalkTape { uint words[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer WalkControl { uint arrived; uint aborted; };
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate readonly buffer WalkState { uint data[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate readonly buffer WalkOrder { uint tokens; };
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer WalkResults { uint data[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate writeonly buffer WalkStamps { uvec4 data[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer WalkControl { nonprivate uint arrived; nonprivate uint aborted; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer WalkState { nonprivate uint data[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) restrict readonly buffer WalkOrder { uint tokens; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer WalkResults { nonprivate uint data[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer WalkStamps { nonprivate writeonly uvec4 data[]; };
 layout(push_constant) uniform WalkPush {
     WalkTape walk_tape;
     WalkControl walk_control;

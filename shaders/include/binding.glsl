@@ -29,7 +29,7 @@
 #ifdef RESIDENT
 #define ALONE  // RESIDENT_<slot> says it
 #elif defined(FLAGS)
-#define ALONE nonprivate
+#define ALONE devicecoherent  // flag_wait.glsl says why
 #else
 #define ALONE restrict
 #endif
@@ -40,12 +40,17 @@
 #endif
 #define ACCESS_writeonly ALONE writeonly
 #define ACCESS_READWRITE ALONE
-#define ACCESS_COHERENT ALONE coherent  // read and written, by other workgroups of the same dispatch too
+// read and written, by other workgroups of the same dispatch too
+#ifdef FLAGS
+#define ACCESS_COHERENT ALONE
+#else
+#define ACCESS_COHERENT ALONE coherent
+#endif
 // Only read, but the compiler does not know: else it may move a load behind a barrier, to where its value is used.
 // What is FIXED nobody writes while the program runs, what is AWAITED an op before this one.
 #define ACCESS_FIXED
 #ifdef FLAGS
-#define ACCESS_AWAITED nonprivate
+#define ACCESS_AWAITED ALONE
 #else
 #define ACCESS_AWAITED
 #endif
@@ -58,11 +63,16 @@
 #define AWAIT
 #endif
 
+// Under the Vulkan memory model (RESIDENT, FLAGS) glslang heeds what is said of a member, and not what is said of its block.
 #if defined(RESIDENT)
 #define BUFFER(slot, access, Type, Element, name) \
-    layout(buffer_reference, std430, buffer_reference_align = 16) RESIDENT_##slot ACCESS_##access buffer Type { Element data[]; };
+    layout(buffer_reference, std430, buffer_reference_align = 16) buffer Type { RESIDENT_##slot ACCESS_##access Element data[]; };
 #define ADDRESS(Type, name) Type name;
 #define BUFFER_ADDRESS(name) name##_buffer  // as uvec2, to be kept
+#elif defined(FLAGS)
+#define BUFFER(slot, access, Type, Element, name) \
+    layout(buffer_reference, std430, buffer_reference_align = 16) buffer Type { ACCESS_##access Element data[]; };
+#define ADDRESS(Type, name) Type name;
 #elif defined(DESCRIPTORS)
 #define BUFFER(slot, access, Type, Element, name) \
     layout(set = 0, binding = slot, std430) ACCESS_##access buffer Type { Element data[]; } name;

@@ -8,10 +8,10 @@
 #pragma use_vulkan_memory_model
 #extension GL_KHR_memory_scope_semantics : require
 
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer FlagReport { uint stuck; };
-layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer FlagControl {
-    uint arrived;
-    uint stuck;
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer FlagReport { nonprivate uint stuck; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer FlagControl {
+    nonprivate uint arrived;
+    nonprivate uint stuck;
     FlagReport report;  // host memory
 };
 #define FLAGS_PUSH FlagControl flag_control; uint flag_target; uint flag_arrivals;
