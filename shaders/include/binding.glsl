@@ -29,7 +29,7 @@
 #ifdef RESIDENT
 #define ALONE  // RESIDENT_<slot> says it
 #elif defined(FLAGS)
-#define ALONE devicecoherent  // flag_wait.glsl says why
+#define ALONE nonprivate
 #else
 #define ALONE restrict
 #endif
@@ -40,12 +40,7 @@
 #endif
 #define ACCESS_writeonly ALONE writeonly
 #define ACCESS_READWRITE ALONE
-// read and written, by other workgroups of the same dispatch too
-#ifdef FLAGS
-#define ACCESS_COHERENT ALONE
-#else
-#define ACCESS_COHERENT ALONE coherent
-#endif
+#define ACCESS_COHERENT ALONE coherent  // read and written, by other workgroups of the same dispatch too
 // Only read, but the compiler does not know: else it may move a load behind a barrier, to where its value is used.
 // What is FIXED nobody writes while the program runs, what is AWAITED an op before this one.
 #define ACCESS_FIXED
