@@ -19,7 +19,7 @@ from engine.models import architecture
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.instruments import SubmitHint
 from engine.program.fusion import PASSES
-from engine.program.schedule import BARRIERS
+from engine.program.schedule import BARRIERS, NEEDED
 from engine.progress import Progress, no_progress
 from engine.room import free_bytes, require_room
 from engine.row_tuner import Tuning
@@ -102,6 +102,7 @@ class Engine:
             engine = cls(file, build, context, takes, progress or no_progress, cleanup)
             engine.mode, engine.fusion = mode, fusion
             engine.barriers = barriers or engine._runtime.usual_barriers
+            engine._runtime.flag_policy.prepare(engine._settings())
             engine._cleanup = cleanup.pop_all()
         return engine
 
@@ -168,8 +169,11 @@ class Engine:
 
     @property
     def barriers(self) -> str:
-        """The barrier policy; setting it takes effect at the next token boundary. EngineError if unknown or refused."""
-        return self._barriers
+        """The barrier policy; setting it takes effect at the next token boundary. EngineError if unknown or refused.
+
+        Once a device has come to refuse it, it is "needed".
+        """
+        return NEEDED if self._barriers in self.refused_barriers else self._barriers
 
     @barriers.setter
     def barriers(self, value: str) -> None:
@@ -187,7 +191,7 @@ class Engine:
     @property
     def refused_barriers(self) -> Mapping[str, str]:
         """The others, with the reason: one line. A policy may come to this when it is first tried."""
-        return self._runtime.refused_barriers
+        return self._runtime.flag_policy.refused
 
     @property
     def fusion(self) -> bool:
@@ -345,7 +349,7 @@ class Engine:
         return min(position, self.context - 1)
 
     def _settings(self) -> Settings:
-        return Settings(self._mode, self._passes, self._barriers)
+        return Settings(self._mode, self._passes, self.barriers)
 
     def _need_tokenizer(self) -> Tokenizer:
         return self._text.need_tokenizer(self.model.path.name)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 
-from engine.decode import MODE_CLASSES, flags
+from engine.decode import MODE_CLASSES
 from engine.decode.first import First
-from engine.decode.flags import Flags
+from engine.decode.flags import FLAGS, Flags
 from engine.decode.persistent import Persistent, unavailable
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.sampling import Sampling
 from engine.decode.state import STEP_BYTES, initial_state, pack_step
 from engine.decode.step import Mode, Request, Resources, Step
 from engine.errors import EngineError
+from engine.flag_policy import FlagPolicy
 from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.prefill import Prefill, chunk_tokens
@@ -28,12 +29,12 @@ from engine.profile.instruments import Instruments, SubmitHint
 from engine.profile.kernel_clock import kernel_clock
 from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
-from engine.profile.waiting import waits_in_memory
 from engine.program.activations import ActivationBuffers, Activations
 from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
 from engine.program.op import Op
 from engine.program.resident import ResidentKernels
+from engine.program.schedule import NEEDED
 from engine.progress import Progress
 from engine.row_tuner import RowTuner
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
@@ -46,14 +47,13 @@ from engine.weights.load import TensorSpec, load
 from engine.weights.source import ModelSource
 
 _STAMP_EVERY = 16
-_NEEDED = "needed"
 
 
 class Runtime:
     """Everything that lives on the device. What it registers on ``cleanup`` frees it again.
 
     ``offered_passes`` are the fusion passes this device has kernels for, ``passes`` those that pay here;
-    ``usual_barriers`` is the policy that is fastest on such a device: waits in memory on GPUs that pass their check;
+    ``usual_barriers`` is the barrier policy that is fastest on such a device;
     ``stamp_every``: every how many tokens of a reply one is stamped; 0: never.
     """
 
@@ -115,7 +115,7 @@ class Runtime:
             )
 
         self.clock, self.calibration = kernel_clock(device, memory, kernels), device.calibration
-        self._flags = Flags(device, memory, kernels)
+        waits = Flags(device, memory, kernels)
         self._resources = Resources(
             device=device,
             kernels=kernels,
@@ -127,7 +127,7 @@ class Runtime:
             resident_builder=resident_builder,
             state=buffers.state,
             arrivals=buffers.arrivals,
-            flags=self._flags,
+            flags=waits,
             clock=self.clock,
         )
         self._modes: dict[str, Mode] = {}
@@ -138,7 +138,7 @@ class Runtime:
         self.prefill = Prefill(model, geometry, weights, activations, kernels, memory, buffers, context)
         cleanup.callback(self.prefill.close)
         scratch = Scratch(device, memory, buffers.state, single.logits, buffers.arrivals, buffers.cache)
-        self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock, self._flags)
+        self.instruments = Instruments(device, memory, kernels, builder, scratch, self.clock, waits)
         self._geometry = geometry
         self.snapshots = (
             SnapshotStore(device, memory, buffers.cache, single.logits) if geometry.recurrent_bytes else None
@@ -148,23 +148,29 @@ class Runtime:
         memory.flush()
         self.offered_passes = lowering.passes
         if self.tuner.is_due:
-            settings = Settings("reuse", self.offered_passes, _NEEDED)
+            settings = Settings("reuse", self.offered_passes, NEEDED)
             build = partial(builder.build, builder.bucket(0), settings, self._slot)
             self.tuner.measure(build, self.instruments.least_us, weights.all_matrices(), progress)
             jobs = prepare_kernels()
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
-        reason = flags.unavailable(device)
-        self.refused_barriers: dict[str, str] = {} if reason is None else {flags.FLAGS: reason}
-        self._flags_checked = False
-        self._waiting: set[tuple[str, ...]] = set()  # passes whose kernels are there with FLAGS
-        self.usual_barriers = self._usual_barriers()
+        self.flag_policy = FlagPolicy(
+            device,
+            memory,
+            kernels,
+            waits,
+            buffers.arrivals,
+            self._decode_ops,
+            lambda settings: self.instruments.run_once(settings, self._slot),
+        )
+        self.usual_barriers = self.flag_policy.usual(self.passes)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())
         self.stamp_every = _STAMP_EVERY
         self._stamp_requested = False
         stamped = [(name, defines, True) for name, defines, _ in jobs]
-        if self.usual_barriers == flags.FLAGS:
-            stamped = self._flags.jobs(self._decode_ops(self.passes), stamped=True) + stamped
+        if self.usual_barriers == FLAGS:
+            stamped = waits.jobs(self._decode_ops(self.passes), stamped=True) + stamped
+        self._closing = Event()
         self._stamp_thread = Thread(target=self._prepare_stamps, args=(stamped,), name="zincchat-stamps", daemon=True)
         cleanup.callback(self._stop)
         self._stamp_thread.start()
@@ -184,7 +190,7 @@ class Runtime:
     def begin_mode(self, settings: Settings) -> Mode:
         """The mode of ``settings``, ready for them. Raise EngineError where it turns out not to work here."""
         mode = self.mode(settings.mode)
-        self._prepare(settings)
+        self.flag_policy.prepare(settings)
         if isinstance(mode, Persistent):
             try:
                 mode.prepare(settings.passes)
@@ -192,13 +198,6 @@ class Runtime:
                 self.refused_modes[settings.mode] = str(error)
                 raise EngineError(f"mode {settings.mode} is not offered here: {error}") from error
         return mode
-
-    def raise_if_stuck(self, mode: Mode) -> None:
-        """Raise EngineError where kernels waited for each other in vain (engine.decode.flags)."""
-        if self._flags.stuck:
-            while mode.in_flight:
-                mode.collect()
-            self._flags.raise_if_stuck(self._resources.arrivals)
 
     def first_step(self, ids: list[int], params: bytes, settings: Settings) -> Step:
         """Sample a reply's first token from the prefill's logits, whose sequence is ``ids``."""
@@ -228,6 +227,7 @@ class Runtime:
         key = (bucket, settings.passes, settings.barriers)
         if key not in self._ranges:
             report = self.instruments.bubbles(position, settings, self._slot, FEW_ROUNDS)
+            self.flag_policy.require()
             upper_us = report.clean_gpu_us if report.upper_us is None else report.upper_us
             self._ranges[key] = (report.lower_us, max(report.lower_us, upper_us))
         return self._ranges[key]
@@ -236,21 +236,26 @@ class Runtime:
         """Run a token's kernels and their stamped twins, fused as in ``settings`` and unfused; nothing in flight."""
         self._stamp_thread.join()
         for passes in {settings.passes, ()}:
-            self._prepare(settings._replace(passes=passes))
+            self.flag_policy.prepare(settings._replace(passes=passes))
             self.instruments.run_once(settings._replace(passes=passes), self._slot)
+        self.flag_policy.require()
 
     def measure_bubbles(self, position: int, settings: Settings, params: bytes) -> BubbleReport:
         """The bubble meter over the token to be fed at ``position``; nothing may be in flight."""
         self._stamp_thread.join()
-        self._prepare(settings)
+        self.flag_policy.prepare(settings)
         self.memory.write(self._slot.step, np.frombuffer(params, np.uint8))
-        return self.instruments.bubbles(position, settings, self._slot)
+        report = self.instruments.bubbles(position, settings, self._slot)
+        self.flag_policy.require()
+        return report
 
     def measure_submit_hint(self, position: int, settings: Settings, params: bytes) -> SubmitHint:
         """The same token's GPU time with and without the one-time-submit hint; nothing may be in flight."""
-        self._prepare(settings)
+        self.flag_policy.prepare(settings)
         self.memory.write(self._slot.step, np.frombuffer(params, np.uint8))
-        return self.instruments.submit_hint(position, settings, self._slot)
+        hint = self.instruments.submit_hint(position, settings, self._slot)
+        self.flag_policy.require()
+        return hint
 
     def bytes_by_tensor(self) -> dict[str, int]:
         """Bytes of each weight a token reads."""
@@ -269,44 +274,20 @@ class Runtime:
             progress("fusion", 1, 1)
         return chosen
 
-    def _usual_barriers(self) -> str:
-        if self._device.is_cpu or flags.FLAGS in self.refused_barriers:
-            return _NEEDED
-        try:
-            self._prepare_flags(self.passes)
-        except EngineError:
-            return _NEEDED
-        return flags.FLAGS
-
-    def _prepare(self, settings: Settings) -> None:
-        """Have what dispatches of ``settings`` need. EngineError where their barrier policy turns out not to work."""
-        if waits_in_memory(settings.mode, settings.barriers):
-            self._prepare_flags(settings.passes)
-
-    def _prepare_flags(self, passes: tuple[str, ...]) -> None:
-        """Build the kernels that wait in memory for these fusion passes; at the first time, check that they can."""
-        if passes in self._waiting:
-            return
-        problem = None if self._flags_checked else self._flags.check()
-        self._flags_checked = True
-        if problem is not None:
-            self.refused_barriers[flags.FLAGS] = problem
-        if (problem := self.refused_barriers.get(flags.FLAGS)) is not None:
-            raise EngineError(f"barriers {flags.FLAGS} are not offered here: {problem}")
-        self._kernels.prepare(self._flags.jobs(self._decode_ops(passes), stamped=False), lambda: None)
-        self._waiting.add(passes)
-        if self._device.is_cpu:  # which compiles a kernel when it first runs
-            self.instruments.run_once(Settings("reuse", passes, flags.FLAGS), self._slot)
-
     def _decode_ops(self, passes: tuple[str, ...]) -> list[Op]:
-        return self.builder.build(self.builder.bucket(0), Settings("reuse", passes, _NEEDED), self._slot).ops
+        return self.builder.build(self.builder.bucket(0), Settings("reuse", passes, NEEDED), self._slot).ops
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:
             return
-        self._kernels.prepare(jobs, lambda: None, threads=1)
+        with suppress(EngineError):  # the token that needs the kernel meets it again, and says it
+            for job in jobs:
+                if self._closing.is_set():
+                    return
+                self._kernels.get(*job)
 
     def _stop(self) -> None:
+        self._closing.set()
         self._stamp_thread.join()
         self._device.wait_idle()
         for mode in self._modes.values():

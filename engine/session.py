@@ -231,8 +231,8 @@ class Session:
                     stamped = due and runtime.clock is not None
                     step = mode.step(Request(settings, position, params, stamped, remaining))
                     due = False
-                if mode is not None:
-                    runtime.raise_if_stuck(mode)
+                if mode is not None and (problem := runtime.flag_policy.problem(mode)) is not None:
+                    raise EngineError(problem)
                 if index > 0:
                     self.ids.append(token)
                 token = step.id
@@ -242,8 +242,7 @@ class Session:
                 yield token, *clock.timing(index, self.position - 1, step, bubbles_range)
             self.finish_reason = "length"
         except EngineError:
-            self.ids.clear()  # what the device holds is unknown: the next prefill begins anew
-            self._prompt_tokens = 0
+            self._forget()
             raise
         finally:
             while mode is not None and mode.in_flight:  # a dropped generator, or tokens behind an end token
@@ -251,3 +250,10 @@ class Session:
                 if token not in known:
                     self.ids.append(token)
                     token = step.id
+            if mode is not None and runtime.flag_policy.problem(mode) is not None:
+                self._forget()
+
+    def _forget(self) -> None:
+        """What the device holds is unknown: the next prefill begins anew."""
+        self.ids.clear()
+        self._prompt_tokens = 0

@@ -3,7 +3,7 @@
 Every dispatch is recorded without a barrier. Its workgroups launch while the one before still runs, ask for weights,
 and wait until a counter says that all workgroups before the last barrier have arrived (shaders/include/flags.glsl).
 That needs dispatches of a queue to start in order, which GPUs do and Vulkan does not promise: ``check`` shows it, every
-wait is bounded, and a token whose kernels waited in vain is an error.
+wait is bounded, and where kernels waited in vain the token is an error and the policy is not used again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from contextlib import closing
 
 import numpy as np
 
-from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
-from engine.vulkan.memory import Memory, Slice
+from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 
 FLAGS = "flags"
@@ -112,17 +111,6 @@ class Flags:
         if wrong or visits != _CHECK_ROUNDS * groups:
             return f"dispatches do not see what those before them wrote ({wrong} words wrong, {visits} visits)"
         return None
-
-    def raise_if_stuck(self, arrivals: Slice) -> None:
-        """Raise EngineError where a kernel waited in vain, with the counters zero again; nothing may be in flight."""
-        if not self.stuck:
-            return
-        self.reset()
-        self._memory.write(arrivals, np.zeros(arrivals.size, np.uint8))
-        self._memory.flush()
-        raise EngineError(
-            "barriers flags: a kernel waited in vain for those before it: take barriers needed, and ask again"
-        )
 
     def _twin(self, kernel: Kernel) -> Kernel:
         twin = self._twins.get(kernel)

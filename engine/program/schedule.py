@@ -8,7 +8,8 @@ from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
 
-BARRIERS = ("every", "needed", "flags")
+NEEDED = "needed"
+BARRIERS = ("every", NEEDED, "flags")
 
 Range = tuple[int, int]  # device addresses, from and to
 

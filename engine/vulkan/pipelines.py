@@ -26,6 +26,7 @@ _SCALAR = re.compile(r"^\s*(uint|int|float)\s+\w+;", re.MULTILINE)
 _FORMATS = {"uint": "I", "int": "i", "float": "f"}
 _MAX_PUSH_BYTES = 128  # all that the specification guarantees; some kernels take more with FLAGS and STAMPS
 _FLAG_BYTES = 16  # FLAGS_PUSH of shaders/include/flags.glsl
+_STAMP_BYTES = 8  # the address of the stamp slots
 
 Defines = dict[str, str | int]
 
@@ -59,7 +60,7 @@ class Kernel:
         )
         layout = struct.Struct(f"<{len(buffers)}Q" + "".join(_FORMATS[kind] for kind in scalars))
         self.pack: Callable[..., bytes] = layout.pack
-        self.push_bytes = layout.size + (8 if stamped else 0) + (_FLAG_BYTES if "FLAGS" in defines else 0)
+        self.push_bytes = layout.size + (_STAMP_BYTES if stamped else 0) + (_FLAG_BYTES if "FLAGS" in defines else 0)
         if self.push_bytes > most_push_bytes:
             raise EngineError(f"kernel {label} needs {self.push_bytes} bytes of push constants of {most_push_bytes}")
         self.layout: Any = None
@@ -116,12 +117,18 @@ class Kernels:
         self._cache, self._cached_bytes = self._open_cache()
 
     def get(self, name: str, defines: Defines | None = None, stamped: bool = False) -> Kernel:
-        """The kernel of shaders/NAME.comp built with ``defines``. Raise EngineError if it does not compile."""
+        """The kernel of shaders/NAME.comp built with ``defines``. Raise EngineError if it does not compile.
+
+        Any thread may ask: where several build the same kernel, one of them is kept, and the same for all.
+        """
         key = (name, stamped, *sorted(defines.items())) if defines else (name, stamped)
         kernel = self._kernels.get(key)
         if kernel is None:
-            kernel = self._build(name, defines or {}, stamped)
-            self._kernels[key] = kernel
+            built = self._build(name, defines or {}, stamped)
+            with self._lock:
+                kernel = self._kernels.setdefault(key, built)
+            if kernel is not built:
+                lib.vkDestroyPipeline(self.device.handle, built.pipeline, NULL)
         return kernel
 
     def twin(self, kernel: Kernel) -> Kernel:
@@ -132,11 +139,9 @@ class Kernels:
         """The null twin of a kernel: the same code, which returns at once when its stamp address is 0."""
         return self.get(kernel.name, {**kernel.defines, "NULL_TWIN": 1}, stamped=True)
 
-    def prepare(
-        self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None], threads: int | None = None
-    ) -> None:
+    def prepare(self, wanted: Iterable[tuple[str, Defines, bool]], done: Callable[[], None]) -> None:
         """Build many (name, defines, stamped) on several threads; ``done`` is called for each, there already or not."""
-        with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 2)) as pool:
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 2)) as pool:
             for _ in pool.map(lambda job: self.get(*job), wanted):
                 done()
 
@@ -196,7 +201,9 @@ class Kernels:
         pairs = tuple((key, str(value)) for key, value in sorted(merged.items()))
         label = name + "".join(f" {key}={value}" for key, value in sorted(defines.items()))
         source = expand(name, pairs)
-        most_push_bytes = self.device.most_push_bytes if "FLAGS" in defines else _MAX_PUSH_BYTES
+        most_push_bytes = _MAX_PUSH_BYTES
+        if "FLAGS" in defines:  # a kernel that waits is not to be had without its stamped twin
+            most_push_bytes = self.device.most_push_bytes - (0 if stamped else _STAMP_BYTES)
         kernel = Kernel(name, defines, label, source, stamped, most_push_bytes)
         code = compile_glsl(source, label)
         buffers = len(set(kernel.reads) | set(kernel.writes))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine import MODES, Engine, EngineError
+from engine.vulkan.pipelines import Kernels
 from engine.weights.gguf import GGUFFile
 from tests.engine.tiny_model import write_tiny_llama
 from tests.engine.tiny_runs import GREEDY
@@ -79,6 +80,34 @@ def test_a_reply_in_another_thread_is_not_cut_off_by_close(tiny_path):
         go_on.set()
         thread.join(100)
         assert len(ids) == 3
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "fails"])
+def test_close_waits_for_the_stamped_kernel_being_built_and_no_other(tiny_path, monkeypatch, fails):
+    begun, go_on, asked, uncaught = threading.Event(), threading.Event(), [], []
+    get = Kernels.get
+
+    def slow(self, *job, **named):
+        if threading.current_thread().name == "zincchat-stamps":
+            asked.append(job)
+            begun.set()
+            go_on.wait(100)
+            if fails:
+                raise EngineError("building a kernel: the device was lost")
+        return get(self, *job, **named)
+
+    monkeypatch.setattr(Kernels, "get", slow)
+    monkeypatch.setattr(threading, "excepthook", uncaught.append)
+    engine = Engine.open(tiny_path, context=64)
+    if engine._runtime.clock is None:
+        pytest.skip("kernels have no clock here")
+    begun.wait(100)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    engine._runtime._closing.wait(100)
+    go_on.set()
+    closing.join(100)
+    assert len(asked) == 1 and not uncaught
 
 
 @pytest.mark.parametrize("row_kernels", [None, False], ids=["", "gpu-kernels"])

@@ -14,10 +14,11 @@ from engine.decode import flags
 from engine.decode.flags import Flags
 from engine.program.op import Op
 from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.device import Device
 from tests.engine.gpu import Gpu
 from tests.engine.tiny_runs import GREEDY, random_ids
 
-LANES = 64
+LANES, PATIENCE = 64, 1 << 10
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_kernel_waits_for_all_before_its_barrier_and_no_more(waiting: Gpu) -> 
 
 
 def test_a_wait_in_vain_ends_and_is_told(waiting: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flags, "_PATIENCE", {True: 1 << 10, False: 1 << 10})
+    monkeypatch.setattr(flags, "_PATIENCE", {True: PATIENCE, False: PATIENCE})
     policy = Flags(waiting.device, waiting.memory, waiting.kernels)
     ops, _ = chain(waiting, 3, 3)
     waits, barriers = policy.recordable(ops, [False, True, True], "flags")
@@ -78,21 +79,16 @@ def test_a_wait_in_vain_ends_and_is_told(waiting: Gpu, monkeypatch: pytest.Monke
     commands.record_all(waits, barriers)
     commands.run_us()
     commands.close()
-    assert policy.stuck
-    counters = waiting.memory.allocate(64)
-    waiting.memory.write(counters, np.ones(16, np.uint32))
-    waiting.memory.flush()
-    with pytest.raises(EngineError, match=r"^barriers flags: a kernel waited in vain"):
-        policy.raise_if_stuck(counters)
-    assert not policy.stuck and control(policy) == [0, 0] and not waiting.memory.read(counters).any()
-    policy.raise_if_stuck(counters)
+    assert policy.stuck and control(policy)[1] == 1
+    policy.reset()
+    assert not policy.stuck and control(policy) == [0, 0]
 
 
 def test_the_check_passes_here_and_fails_where_nobody_waits(waiting: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flags, "_CHECK_ROUNDS", 20)
     policy = Flags(waiting.device, waiting.memory, waiting.kernels)
     assert policy.check() is None
-    monkeypatch.setattr(flags, "_PATIENCE", {True: 1 << 10, False: 1 << 10})
+    monkeypatch.setattr(flags, "_PATIENCE", {True: PATIENCE, False: PATIENCE})
     impatient = Flags(waiting.device, waiting.memory, waiting.kernels)
     recordable = impatient.recordable
 
@@ -129,30 +125,135 @@ def test_in_mid_reply_the_text_stays_and_a_token_has_its_account(engine: Engine)
     assert len({tuple(ids) for ids in replies.values()}) == 1
 
 
-def test_a_token_that_waited_in_vain_is_an_error_and_the_next_reply_is_whole(engine: Engine) -> None:
-    prompt = random_ids(5)
-    engine.mode, engine.barriers = "reuse", "needed"
+@pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])
+def impatient(tiny_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine whose kernels soon give up: where dispatches run one after another they never wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flags, "_PATIENCE", {True: PATIENCE, False: PATIENCE})
+        with Engine.open(tiny_path, fusion=FUSION_PASSES, row_kernels=request.param, barriers="flags") as opened:
+            yield opened
 
-    def reply() -> list[int]:
-        session = engine.session()
-        session.prefill(prompt)
-        return [token.id for token in session.generate(GREEDY, 8, ignore_eos=True)]
 
-    expected = reply()
-    for engine.mode in [mode for mode in MODES if mode in engine.modes and mode != "persistent"]:
+@pytest.fixture
+def offering(impatient: Engine) -> Iterator[Engine]:
+    """It offers the policy again after a test in which it came to refuse it."""
+    impatient.mode, impatient.barriers, impatient.stamp_every = "reuse", "needed", 0
+    yield impatient
+    impatient._runtime.flag_policy.refused.clear()
+    for mode in impatient._runtime._modes.values():  # with what was recorded to wait in vain
+        mode.close()
+    impatient._runtime._modes.clear()
+
+
+def reply(engine: Engine, prompt: list[int], count: int = 8) -> list[int]:
+    session = engine.session()
+    session.prefill(prompt)
+    return [token.id for token in session.generate(GREEDY, count, ignore_eos=True)]
+
+
+def wait_in_vain(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """From the next recording on one of a token's kernels waits for more than there is."""
+    waits = engine._runtime._resources.flags
+    recordable = waits.recordable
+
+    def wrong(ops: list[Op], barriers: list[bool], policy: str) -> flags.Recordable:
+        some, left = recordable(ops, barriers, policy)
+        if policy == "flags":
+            op = some[len(ops) // 2]
+            some[len(ops) // 2] = op.with_kernel(op.kernel, op.push[:8] + struct.pack("<I", 1 << 30) + op.push[12:])
+        return some, left
+
+    monkeypatch.setattr(waits, "recordable", wrong)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "persistent"])
+def test_after_a_wait_in_vain_the_engine_goes_on_with_needed(
+    offering: Engine, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    engine, prompt = offering, random_ids(5)
+    expected = reply(engine, prompt)
+    engine.mode = mode
+    session = engine.session()
+    session.prefill(prompt)
+    found = []
+    with monkeypatch.context() as patch, pytest.raises(EngineError) as failure:
+        for token in session.generate(GREEDY, 8, ignore_eos=True):
+            found.append(token.id)
+            if len(found) == 2:
+                engine.barriers = "flags"
+                wait_in_vain(patch, engine)
+    assert found == expected[: len(found)] and len(found) < 7
+    assert str(failure.value) == (
+        "barriers flags: a kernel waited in vain for those before it: ask again, with barriers needed"
+    )
+    counters = engine._runtime._resources.arrivals
+    assert not engine._runtime.memory.read(counters).any() and control(engine._runtime._resources.flags) == [0, 0]
+    assert engine.barriers == "needed" and "flags" not in engine.barrier_policies
+    session.prefill(prompt)  # in the same session, which kept nothing of what may be wrong
+    assert session.prefill_stats.kept == 0
+    assert [token.id for token in session.generate(GREEDY, 8, ignore_eos=True)] == expected
+    with pytest.raises(EngineError, match=r"^barriers flags are not offered here: a kernel waited in vain"):
         engine.barriers = "flags"
-        assert reply() == expected
-        session = engine.session()
-        session.prefill(prompt)
-        tokens = session.generate(GREEDY, 8, ignore_eos=True)
-        next(tokens)
-        next(tokens)
-        engine._runtime._flags._stuck[0] = 1  # as a kernel leaves it
-        with pytest.raises(EngineError, match=r"^barriers flags: a kernel waited in vain .* take barriers needed"):
+
+
+@pytest.mark.parametrize("ends", ["dropped", "end token"])
+def test_a_wait_in_vain_behind_the_last_token_leaves_nothing_to_build_upon(offering: Engine, ends: str) -> None:
+    engine, prompt = offering, random_ids(5)
+    expected = reply(engine, prompt)
+    engine.mode, engine.barriers = "pipelined", "flags"
+    assert reply(engine, prompt) == expected
+    session = engine.session()
+    session.prefill(prompt)
+    if ends == "end token":
+        session._stop_ids = frozenset({expected[3]})
+    tokens = session.generate(GREEDY, 8, ignore_eos=ends == "dropped")
+    next(tokens)
+    next(tokens)
+    collect = type(engine._runtime.mode("pipelined")).collect
+
+    def last_one_stuck(mode: object) -> object:
+        step = collect(mode)
+        if mode.in_flight == 0:
+            engine._runtime._resources.flags._stuck[0] = 1
+        return step
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(engine._runtime.mode("pipelined")), "collect", last_one_stuck)
+        if ends == "dropped":
+            tokens.close()
+        else:
             list(tokens)
-        assert reply() == expected
-        engine.barriers = "needed"
-        assert reply() == expected
+    assert engine.barriers == "needed"
+    session.prefill([*prompt, *expected[:2], *random_ids(3)])
+    assert session.prefill_stats.kept == 0
+
+
+def test_a_measurement_whose_kernels_waited_in_vain_is_an_error(
+    offering: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, prompt = offering, random_ids(5)
+    expected = reply(engine, prompt)
+    instruments = engine._runtime.instruments
+
+    def stuck(*arguments: object) -> None:
+        engine._runtime._resources.flags._stuck[0] = 1  # as a kernel leaves it
+
+    for name in ("run_once", "bubbles", "submit_hint"):
+        monkeypatch.setattr(instruments, name, stuck)
+    for measure in (engine.warm_up, engine.measure_bubbles, engine.measure_submit_hint):
+        engine._runtime.flag_policy.refused.clear()
+        engine.barriers = "flags"
+        with pytest.raises(EngineError, match=r"^barriers flags: a kernel waited in vain"):
+            measure()
+        assert engine.barriers == "needed" and reply(engine, prompt) == expected
+
+
+def test_a_device_with_too_few_push_constants_is_refused(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = property(lambda self: 112, lambda self, value: None)
+    monkeypatch.setattr(Device, "most_push_bytes", few, raising=False)
+    reason = r"^barriers flags are not offered here: kernel \w+ .* bytes of push constants of 104$"
+    with pytest.raises(EngineError, match=reason):
+        Engine.open(tiny_path, context=64, barriers="flags", row_kernels=False)
 
 
 def test_where_it_is_not_offered_the_reason_is_said(tiny_path: Path) -> None:
@@ -166,12 +267,14 @@ def test_a_device_that_fails_the_check_is_refused_from_then_on(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Flags, "check", lambda self: "dispatches run as they like")
-    with Engine.open(tiny_path, context=64, barriers="flags") as engine:
+    reason = r"^barriers flags are not offered here: dispatches run as they like$"
+    with pytest.raises(EngineError, match=reason):
+        Engine.open(tiny_path, context=64, barriers="flags")
+    with Engine.open(tiny_path, context=64) as engine:
+        engine.barriers = "flags"
         session = engine.session()
         session.prefill(random_ids(3))
-        with pytest.raises(EngineError, match=r"^barriers flags are not offered here: dispatches run as they like"):
+        with pytest.raises(EngineError, match=reason):
             list(session.generate(GREEDY, 3))
-        assert "flags" not in engine.barrier_policies
-        engine.barriers = "needed"
-        session.prefill(random_ids(3))
-        assert list(session.generate(GREEDY, 3, ignore_eos=True))
+        assert engine.barriers == "needed" and "flags" not in engine.barrier_policies
+        assert len(reply(engine, random_ids(3), 3)) == 3

@@ -14,6 +14,7 @@ from engine import BARRIERS, FUSION_PASSES, Engine, Sampling, Session
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf, reference
 from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_logits
+from tests.engine.waits import assert_waits
 
 NAMES = ("llama", "llama3", "mistral", "qwen2", "qwen3", "gemma3", "smollm3")
 GREEDY = Sampling(temperature=0.0)
@@ -98,6 +99,10 @@ def test_no_pass_changes_a_bit(engine: Engine) -> None:
         found_ids, found = decode(engine, session, prompt)
         assert found_ids == ids
         assert all(np.array_equal(one, other) for one, other in zip(found, logits, strict=True))
+
+
+def test_under_flags_each_kernel_waits_for_all_it_depends_on(engine: Engine) -> None:
+    assert_waits(engine)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from engine import BARRIERS, FUSION_PASSES, Engine, EngineError, Sampling
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 from tests.engine.qwen35_reference import logits as reference_logits
 from tests.engine.tolerance import tolerance
+from tests.engine.waits import assert_waits
 from tests.engine.weights.folder import Tensors, change_tensors, copy
 from tests.flipping import generate
 
@@ -49,6 +50,10 @@ def test_prefill(engine: Engine, count: int) -> None:
     with np.load(FOLDER / "reference.npz") as reference:
         ids, expected = reference["ids"].tolist(), reference["logits"]
     assert_close(engine, engine.session().prefill(ids[:count]), expected[count - 1])
+
+
+def test_under_flags_each_kernel_waits_for_all_it_depends_on(engine: Engine) -> None:
+    assert_waits(engine)
 
 
 @pytest.mark.parametrize("row_kernels", [None, False], ids=["software", "gpu-kernels"])
