@@ -15,7 +15,7 @@ from engine.program.matrix_kernels import MOST_GROUPS, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
 from engine.program.operands import Bias, Caches, Float16, Norm
-from engine.program.small_kernels import prompt_tiles, rope_defines, small_kernels
+from engine.program.small_kernels import ALONE, prompt_tiles, rope_defines, small_kernels
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernel, KernelSet
 
@@ -247,6 +247,8 @@ class Lowering:
             buffers += (b.sums, *joined)
         moved = sum(item.size for item in (q, y, *gate))
         kernel = self._small[node.kind]
+        if heads_or_tokens == 1:
+            kernel = self._small.get(node.kind + ALONE, kernel)
         ops: list[Op] = [Attention(node.name, kernel, buffers, scalars, groups, moved, g.kv_size * 4, window)]
         if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)

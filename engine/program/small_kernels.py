@@ -39,6 +39,10 @@ def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
     return {"LANES": -(-wanted // subgroup_size) * subgroup_size, "BLOCKS": -(-width // 32)}
 
 
+ALONE = "_alone"  # of a kind of attention: built for one query head a workgroup, which takes less shared memory
+_ONE_HEAD: Defines = {"HEADS": 1, "HEADS_AT_ONCE": 1}
+
+
 def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int) -> Defines:
     """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE; ``shared_bytes`` of a workgroup."""
     lanes = attend_lanes(subgroup_size)
@@ -84,7 +88,7 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
     }
     if prefill and matrix_size(kernels):
         further["to_float16"] = KernelChoice("to_float16", TO_FLOAT16_DEFINES)
-    return {
+    found = {
         "norm": KernelChoice("norm", norm),
         "add": KernelChoice("add", {}),
         "rope": KernelChoice("rope", rope),
@@ -96,3 +100,7 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
         "silu_mul": KernelChoice("silu_mul", {}),
         **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
     }
+    if int(attend.get("HEADS", 1)) > 1 and kernels.resident is None:
+        attends = [kind for kind, choice in found.items() if choice.name == attend_name]
+        found |= {kind + ALONE: KernelChoice(attend_name, {**found[kind].defines, **_ONE_HEAD}) for kind in attends}
+    return found
