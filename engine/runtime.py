@@ -104,6 +104,7 @@ class Runtime:
             # a GPU's driver answers at once when it is asked; the copy takes 8 us a token on an H200
             return CommandBuffer(device, memory.allocate(16, "readback") if device.is_cpu else None)
 
+        self._context = context
         lowering = Lowering(kernels, geometry, buffers, context)
         builder = self.builder = decode_builder(model, weights, single, lowering, sampling)
         self._slot = new_slot()
@@ -275,7 +276,10 @@ class Runtime:
         return chosen
 
     def _decode_ops(self, passes: tuple[str, ...]) -> list[Op]:
-        return self.builder.build(self.builder.bucket(0), Settings("reuse", passes, NEEDED), self._slot).ops
+        """Those of the shortest context and of the longest, whose attention may be another build."""
+        settings, builder = Settings("reuse", passes, NEEDED), self.builder
+        buckets = dict.fromkeys((builder.bucket(0), builder.bucket(self._context - 1)))
+        return [op for bucket in buckets for op in builder.build(bucket, settings, self._slot).ops]
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:
