@@ -235,6 +235,10 @@ class ChatApp(App[None]):
                 self.measuring = False
                 self.refresh_bindings()
                 self.say(event.problem or self._where_results_are())
+                self.commands.leave_refused()
+            case ev.ReplyFailed():
+                self.replies.take(event)
+                self.commands.leave_refused()
             case _:
                 self.replies.take(event)
 

@@ -165,6 +165,23 @@ class Commands:
             self._app.engine_thread.set_live(name, getattr(panel.view.settings, name))
         return True
 
+    def leave_refused(self) -> None:
+        """Go on with barriers needed, as the engine does by itself, where the policy chosen has come to be refused."""
+        panel, view = self._app.panel, self._app.panel.view
+        if view.engine is None or view.settings is None:
+            return
+        refused, comparison = view.engine.refused_barriers, view.history.comparison
+        used = {view.settings.barriers}
+        if view.history.comparing and comparison is not None:
+            used |= {comparison.a.settings.barriers, comparison.b.settings.barriers}
+        if not used & refused.keys():
+            return
+        if view.settings.barriers in refused:
+            view.settings = replace(view.settings, barriers="needed")
+        self._end_comparison()
+        self._app.engine_thread.set_live("barriers", view.settings.barriers)
+        panel.set_settings(view.settings)
+
     def _panel(self, argument: str) -> str:
         if argument and argument.lower() not in PANEL_PRESETS:
             return f"/panel takes {', '.join(PANEL_PRESETS)}, not {argument}"

@@ -99,12 +99,16 @@ class EngineThread:
         self._cancel.set()
 
     def set_live(self, name: str, value: Any) -> None:
-        """Set ``mode``, ``fusion`` or ``barriers``, which the engine takes up at the next token boundary."""
+        """Set ``mode``, ``fusion`` or ``barriers``, which the engine takes up at the next token boundary.
+
+        What it has just come to refuse it does not take: the reply that failed of it says so.
+        """
         with self._settings_lock:
             if self._settings_held is not None:
                 self._settings_held[name] = value
             elif self._engine is not None:
-                setattr(self._engine, name, value)
+                with suppress(EngineError):
+                    setattr(self._engine, name, value)
 
     def alternate(self, alternation: Alternation | None) -> None:
         """Have replies run under two settings in turn from the next token on; None: no more."""

@@ -63,8 +63,8 @@ class FakeEngine:
         refused_barriers: dict[str, str] | None = None,
     ) -> None:
         self.owner = threading.get_ident()
-        self.mode, self.fusion, self.barriers = "reuse", True, "needed"
         self.refused_modes, self.refused_barriers = refused_modes or {}, refused_barriers or {}
+        self.mode, self.fusion, self.barriers = "reuse", True, "needed"
         self.context = context or (1 << 20 if repeat else 2048)  # an endless reply ends where a test says so
         self.model = SimpleNamespace(
             name="SmolLM2-135M-Instruct",
@@ -107,6 +107,17 @@ class FakeEngine:
         self.fail_at = fail_at
         self.warm = False
         self.has_clock = has_clock
+
+    @property
+    def barriers(self) -> str:
+        """As the real one's: "needed" once the policy is refused."""
+        return "needed" if self._barriers in self.refused_barriers else self._barriers
+
+    @barriers.setter
+    def barriers(self, value: str) -> None:
+        if value in self.refused_barriers:
+            raise EngineError(f"barriers {value} are not offered here: {self.refused_barriers[value]}")
+        self._barriers = value
 
     def render(self, messages: list[dict[str, str]], thinking: bool | None = None) -> list[int]:
         """One id a word, and three for each message's frame."""

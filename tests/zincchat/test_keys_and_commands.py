@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from engine import BARRIERS, MODES
+import pytest
+
+from engine import BARRIERS, MODES, EngineError
 from tests.zincchat.app_driver import Chat, chatting
+from tests.zincchat.fake_engine import ANSWER, FakeEngine
 from zincchat.chat.slash import COMMANDS
 from zincchat.options import ChatOptions
+from zincchat.panel.segment import Segment, Settings
 from zincchat.screens import help
 from zincchat.screens.help import HelpScreen
 from zincchat.widgets.prompt import Prompt
@@ -87,6 +91,34 @@ async def test_a_policy_that_is_refused_when_it_is_tried_can_be_left_by_key() ->
         chat.engine.refused_barriers["flags"] = "a dispatch waited in vain"
         await chat.pilot.press("f4")
         assert chat.engine.barriers == "every"
+
+
+@pytest.mark.parametrize("compared", ["", "b", "a"])
+async def test_a_wait_in_vain_fails_one_reply_and_the_chat_goes_on_with_needed(compared: str) -> None:
+    def waits(engine: FakeEngine, index: int) -> bool:
+        if index == 8 and engine.barriers == "flags":
+            engine.refused_barriers["flags"] = "a kernel waited in vain"
+            raise EngineError("barriers flags: a kernel waited in vain: ask again, with barriers needed")
+        return False
+
+    async with chatting(hold=waits) as chat:
+        if compared == "a":
+            await chat.enter("/barriers flags")
+            chat.app.panel.view.history.current = Segment(Settings("reuse", True, "flags"))
+            await chat.enter("/barriers needed")
+        else:
+            await chat.enter("/barriers flags")
+        if compared:
+            await chat.pilot.press("f7")
+            assert chat.app.panel.view.history.comparing
+        await chat.ask("first")
+        assert "barriers flags: a kernel waited in vain: ask again, with barriers needed" in chat.transcript
+        assert "barriers needed" in chat.header and not chat.app.panel.view.history.comparing
+        assert await chat.ask("second") == ANSWER
+        assert {timing.barriers for timing in chat.engine.timings[-20:]} == {"needed"}
+        chat.app.engine_thread.set_live("barriers", "flags")  # as a key does before the app has heard of it
+        await chat.pilot.press("f4")
+        assert chat.engine.barriers == "every" and "barriers every" in chat.header
 
 
 async def test_help_explains_keys_and_figures_and_leaves() -> None:
