@@ -52,13 +52,13 @@ class FlagPolicy:
             return NEEDED
         return FLAGS
 
-    def prepare(self, settings: Settings) -> None:
-        """Build the kernels that tokens of ``settings`` wait by; at the first time, check that they can.
+    def prepare(self, settings: Settings) -> bool:
+        """Build the kernels that tokens of ``settings`` wait by, and at the first time check that they can.
 
-        Nothing may be in flight. EngineError where they cannot: the policy is refused from then on.
+        False where there was nothing left to do; else nothing may be in flight. EngineError where they cannot: the
+        policy is refused from then on.
         """
-        if waits_in_memory(settings.mode, settings.barriers):
-            self._prepare(settings.passes)
+        return waits_in_memory(settings.mode, settings.barriers) and self._prepare(settings.passes)
 
     def problem(self, mode: Mode | None = None) -> str | None:
         """What to tell the user where kernels waited in vain since the last call; None: they did not.
@@ -80,9 +80,9 @@ class FlagPolicy:
         if (problem := self.problem()) is not None:
             raise EngineError(problem)
 
-    def _prepare(self, passes: tuple[str, ...]) -> None:
+    def _prepare(self, passes: tuple[str, ...]) -> bool:
         if passes in self._prepared:
-            return
+            return False
         try:
             if not self._prepared and (problem := self._waits.check()) is not None:
                 raise EngineError(problem)
@@ -94,3 +94,4 @@ class FlagPolicy:
         if self._device.is_cpu:  # which compiles a kernel when it first runs
             self._run_once(Settings("reuse", passes, FLAGS))
             self.require()
+        return True

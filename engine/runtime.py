@@ -189,9 +189,8 @@ class Runtime:
         return mode
 
     def begin_mode(self, settings: Settings) -> Mode:
-        """The mode of ``settings``, ready for them. Raise EngineError where it turns out not to work here."""
+        """The mode of ``settings``, ready for their passes. EngineError where it turns out not to work here."""
         mode = self.mode(settings.mode)
-        self.flag_policy.prepare(settings)
         if isinstance(mode, Persistent):
             try:
                 mode.prepare(settings.passes)

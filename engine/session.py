@@ -222,6 +222,8 @@ class Session:
                     self.finish_reason = "context"
                     return
                 else:
+                    if runtime.flag_policy.prepare(wanted):
+                        clock.interrupted()
                     settings, mode = wanted, runtime.begin_mode(wanted)
                     if due and runtime.clock is None and settings.mode != "persistent":
                         bubbles_range = runtime.bubbles_range(self.position, settings)

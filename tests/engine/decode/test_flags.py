@@ -262,6 +262,20 @@ def test_a_device_with_too_few_push_constants_is_refused(tiny_path: Path, monkey
         Engine.open(tiny_path, context=64, barriers="flags", row_kernels=False)
 
 
+def test_what_is_built_at_a_flip_is_no_part_of_a_token(tiny_path: Path) -> None:
+    with Engine.open(tiny_path, context=64) as engine:
+        engine.stamp_every = 0
+        session = engine.session()
+        session.prefill(random_ids(3))
+        timings = []
+        for token in session.generate(GREEDY, 6, ignore_eos=True):
+            timings.append(token.timing)
+            engine.barriers = "flags" if len(timings) > 2 else "needed"
+        assert [timing.barriers for timing in timings] == ["needed"] * 3 + ["flags"] * 3
+        unknown = [timing.gpu_idle_before_us is None for timing in timings]
+        assert unknown == [False, False, False, True, False, False]
+
+
 def test_where_it_is_not_offered_the_reason_is_said(tiny_path: Path) -> None:
     with Engine.open(tiny_path, context=64, binding="descriptors", fusion=FUSION_PASSES) as engine:
         assert engine.barriers == "needed" and engine.barrier_policies == ("every", "needed")
