@@ -102,7 +102,11 @@ class Engine:
             engine = cls(file, build, context, takes, progress or no_progress, cleanup)
             engine.mode, engine.fusion = mode, fusion
             engine.barriers = barriers or engine._runtime.usual_barriers
-            engine._runtime.flag_policy.prepare(engine._settings())
+            try:
+                engine._runtime.flag_policy.prepare(engine._settings())
+            except EngineError:
+                if barriers is not None:
+                    raise
             engine._cleanup = cleanup.pop_all()
         return engine
 

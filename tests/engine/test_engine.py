@@ -69,7 +69,7 @@ def test_fusion_changes_no_bit(engine):
 def test_recorded_once_a_bucket(tmp_path, mode, ring):
     path = tmp_path / "model.gguf"
     write_tiny_llama(path, layers=1)
-    with Engine.open(path, context=1536, mode=mode, fusion=FUSION_PASSES) as opened:
+    with Engine.open(path, context=1536, mode=mode, fusion=FUSION_PASSES, barriers="needed") as opened:
         opened.stamp_every = 0
         builds, session = opened.builds, opened.session()
 

@@ -12,6 +12,7 @@ import pytest
 from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
 from engine.decode import flags
 from engine.decode.flags import Flags
+from engine.flag_policy import FlagPolicy
 from engine.program.op import Op
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
@@ -176,18 +177,18 @@ def test_after_a_wait_in_vain_the_engine_goes_on_with_needed(
     offering: Engine, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     engine, prompt = offering, random_ids(5)
-    expected = reply(engine, prompt)
+    expected = reply(engine, prompt, 24)
     engine.mode = mode
     session = engine.session()
     session.prefill(prompt)
     found = []
     with monkeypatch.context() as patch, pytest.raises(EngineError) as failure:
-        for token in session.generate(GREEDY, 8, ignore_eos=True):
+        for token in session.generate(GREEDY, 24, ignore_eos=True):
             found.append(token.id)
             if len(found) == 2:
                 engine.barriers = "flags"
                 wait_in_vain(patch, engine)
-    assert found == expected[: len(found)] and len(found) < 7 and session.position == 0
+    assert found == expected[: len(found)] and len(found) < 20 and session.position == 0
     assert str(failure.value) == (
         "barriers flags: a kernel waited in vain for those before it: ask again, with barriers needed"
     )
@@ -196,7 +197,7 @@ def test_after_a_wait_in_vain_the_engine_goes_on_with_needed(
     assert engine.barriers == "needed" and "flags" not in engine.barrier_policies
     session.prefill(prompt)  # in the same session, which kept nothing of what may be wrong
     assert session.prefill_stats.kept == 0
-    assert [token.id for token in session.generate(GREEDY, 8, ignore_eos=True)] == expected
+    assert [token.id for token in session.generate(GREEDY, 24, ignore_eos=True)] == expected
     with pytest.raises(EngineError, match=r"^barriers flags are not offered here: a kernel waited in vain"):
         engine.barriers = "flags"
 
@@ -268,12 +269,12 @@ def test_what_is_built_at_a_flip_is_no_part_of_a_token(tiny_path: Path) -> None:
         session = engine.session()
         session.prefill(random_ids(3))
         timings = []
-        for token in session.generate(GREEDY, 6, ignore_eos=True):
+        for token in session.generate(GREEDY, 12, ignore_eos=True):
             timings.append(token.timing)
             engine.barriers = "flags" if len(timings) > 2 else "needed"
-        assert [timing.barriers for timing in timings] == ["needed"] * 3 + ["flags"] * 3
-        unknown = [timing.gpu_idle_before_us is None for timing in timings]
-        assert unknown == [False, False, False, True, False, False]
+        # a token or two after it was set: text may wait for the rest of a character
+        first = [timing.barriers for timing in timings].index("flags")
+        assert [at for at, timing in enumerate(timings) if timing.gpu_idle_before_us is None] == [first]
 
 
 def test_where_it_is_not_offered_the_reason_is_said(tiny_path: Path) -> None:
@@ -290,6 +291,10 @@ def test_a_device_that_fails_the_check_is_refused_from_then_on(
     reason = r"^barriers flags are not offered here: dispatches run as they like$"
     with pytest.raises(EngineError, match=reason):
         Engine.open(tiny_path, context=64, barriers="flags")
+    with monkeypatch.context() as patch:  # a device whose usual policy it is, but not for this fusion
+        patch.setattr(FlagPolicy, "usual", lambda self, passes: "flags")
+        with Engine.open(tiny_path, context=64) as engine:
+            assert engine.barriers == "needed" and "flags" not in engine.barrier_policies
     with Engine.open(tiny_path, context=64) as engine:
         engine.barriers = "flags"
         session = engine.session()
