@@ -12,6 +12,8 @@ import pytest
 from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
 from engine.decode import flags
 from engine.decode.flags import Flags
+from engine.decode.pipelined import Pipelined
+from engine.decode.step import Step
 from engine.flag_policy import FlagPolicy
 from engine.program.op import Op
 from engine.vulkan.commands import CommandBuffer
@@ -203,33 +205,35 @@ def test_after_a_wait_in_vain_the_engine_goes_on_with_needed(
 
 
 @pytest.mark.parametrize("ends", ["dropped", "end token"])
-def test_a_wait_in_vain_behind_the_last_token_leaves_nothing_to_build_upon(offering: Engine, ends: str) -> None:
+def test_a_wait_in_vain_behind_the_last_token_leaves_nothing_to_build_upon(
+    offering: Engine, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
     engine, prompt, sampling = offering, random_ids(5), Sampling(temperature=2.0, seed=1)
-    expected = reply(engine, prompt, 12, sampling)
+    expected = reply(engine, prompt, 24, sampling)
     engine.mode, engine.barriers = "pipelined", "flags"
     session = engine.session()
     session.prefill(prompt)
     if ends == "end token":
         session._stop_ids = frozenset(
-            {next(id for at, id in enumerate(expected) if at > 1 and id not in expected[:at])}
+            {next(id for at, id in enumerate(expected) if at > 4 and id not in expected[:at])}
         )
-    tokens = session.generate(sampling, 12, ignore_eos=ends == "dropped")
-    next(tokens)
-    next(tokens)
-    collect = type(engine._runtime.mode("pipelined")).collect
+    collect = Pipelined.collect
 
-    def last_one_stuck(mode: object) -> object:
+    def last_one_stuck(mode: Pipelined) -> Step:
         step = collect(mode)
         if mode.in_flight == 0:
             engine._runtime._resources.flags._stuck[0] = 1
         return step
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(engine._runtime.mode("pipelined")), "collect", last_one_stuck)
-        if ends == "dropped":
-            tokens.close()
-        else:
-            list(tokens)
+    monkeypatch.setattr(Pipelined, "collect", last_one_stuck)
+    tokens = session.generate(sampling, 24, ignore_eos=ends == "dropped")
+    if ends == "dropped":
+        next(tokens)
+        next(tokens)
+        tokens.close()
+    else:
+        list(tokens)
+        assert session.finish_reason == "stop"
     assert engine.barriers == "needed"
     session.prefill([*prompt, *expected[:2], *random_ids(3)])
     assert session.prefill_stats.kept == 0
