@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from engine import BARRIERS, MODES, EngineError
 from zincchat.alternation import TURN_TOKENS, Alternation
 from zincchat.chat.conversation import Conversation
-from zincchat.chat.slash import NAMES
+from zincchat.chat.slash import NAMES, WITHOUT_ARGUMENT, parse
 from zincchat.export import export_records, export_trace
 from zincchat.options import PANEL_PRESETS, SIDE_PRESETS
 from zincchat.panel.bar import SCALES_MS
 from zincchat.panel_controller import PANEL_MIN_COLUMNS, PANEL_MIN_ROWS
 from zincchat.screens.help import HelpScreen
 from zincchat.screens.system_prompt import SystemPromptScreen
+from zincchat.widgets.prompt import Prompt
 from zincchat.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Commands:
         self.message = ""
         if name not in NAMES:
             return f"there is no command /{name}: /help lists them; to send this as a message, put a space before it"
+        if argument and name in WITHOUT_ARGUMENT:
+            return f"/{name} takes nothing, not {argument}"
         return getattr(self, f"_{name}")(argument) or ""
 
     def _new(self, argument: str) -> None:
@@ -57,6 +60,22 @@ class Commands:
         if not app.conversation.reopen():
             return "there is no reply to generate again"
         app.replies.regenerate()
+        return ""
+
+    def _edit(self, argument: str) -> str:
+        """Replace the newest message by ``argument``; without one, put it into the prompt as the command to do so."""
+        app = self._app
+        if not app.conversation.turns:
+            return "there is no message to edit yet"
+        if argument:
+            app.replies.replace(argument)
+            return ""
+        prompt = app.query_one(Prompt)
+        typed = parse(prompt.text.strip())
+        if prompt.text.strip() and (typed is None or typed.name != "edit"):  # from the palette
+            return "the prompt is in use: send what is there or clear it, then /edit"
+        prompt.replace_text(f"/edit {app.conversation.turns[-1].question}")
+        self.message = "Enter sends this in place of your last message and its reply"
         return ""
 
     def _copy(self, argument: str) -> str:
@@ -127,7 +146,7 @@ class Commands:
         if settings is None:
             return _NO_SETTINGS_YET
         if argument and argument.lower() not in words:
-            return f"/{name} takes {' or '.join(words)}, not {argument}"
+            return f"/{name} takes {_either(words)}, not {argument}"
         if argument:
             value = values[words.index(argument.lower())]
         else:  # the present one may have come to be refused
@@ -196,8 +215,6 @@ class Commands:
 
     def _measure(self, argument: str) -> str:
         app = self._app
-        if argument:
-            return f"/measure takes nothing, not {argument}: it measures the settings in use, then each remedy"
         if app.panel.view.engine is None:
             return STILL_LOADING
         if app.replying or app.measuring:
@@ -264,3 +281,7 @@ class Commands:
 
     def _quit(self, argument: str) -> None:
         self._app.exit()
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)

@@ -79,9 +79,16 @@ class ReplyController:
     def regenerate(self) -> None:
         """Have the newest turn, which the conversation has reopened, answered anew."""
         self.forget()
-        if self.newest is not None:
-            self.newest.remove()
+        self._transcript.remove_last_reply()
         self.request()
+
+    def replace(self, text: str) -> None:
+        """Have ``text`` answered in place of the newest turn, of which there is one."""
+        self.forget()
+        self._transcript.remove_last_reply()
+        self._transcript.remove_last_question()
+        self._app.conversation.take_back()
+        self.ask(text)
 
     def begin_chat(self) -> None:
         """Forget all replies and their tokens."""

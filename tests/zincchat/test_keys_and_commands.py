@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from textual.widgets import Static
 
 from engine import BARRIERS, MODES, EngineError
 from tests.zincchat.app_driver import Chat, chatting
@@ -13,6 +14,7 @@ from zincchat.panel.segment import Segment, Settings
 from zincchat.screens import help
 from zincchat.screens.help import HelpScreen
 from zincchat.widgets.prompt import Prompt
+from zincchat.widgets.reply import Reply
 
 
 async def test_ctrl_c_says_how_to_stop_and_how_to_leave() -> None:
@@ -42,8 +44,11 @@ async def test_unknown_commands_and_wrong_arguments_say_so_and_lose_nothing() ->
     async with chatting() as chat:
         for text, complaint in (
             ("/etc/passwd is what?", "there is no command /etc/passwd"),
-            ("/mode warp", f"/mode takes {' or '.join(MODES)}, not warp"),
+            ("/mode warp", f"/mode takes {', '.join(MODES[:-1])} or {MODES[-1]}, not warp"),
             ("/scale wide", "/scale takes milliseconds"),
+            ("/fusion maybe", "/fusion takes off or on, not maybe"),
+            ("/new foo", "/new takes nothing, not foo"),
+            ("/regen 3", "/regen takes nothing, not 3"),
             ("/panel big", "/panel takes panel, full, kernels, line, off"),
         ):
             await chat.enter(text)
@@ -52,6 +57,41 @@ async def test_unknown_commands_and_wrong_arguments_say_so_and_lose_nothing() ->
             chat.app.query_one(Prompt).clear()
         await chat.ask(" /etc/passwd is what?")
         assert chat.engine.prompts[-1][0]["content"] == "/etc/passwd is what?"
+
+
+async def test_a_message_is_edited_and_its_turn_replaced() -> None:
+    async with chatting() as chat:
+        await chat.enter("/edit")
+        assert chat.status == "there is no message to edit yet" and chat.prompt == "/edit"
+        chat.app.query_one(Prompt).clear()
+        await chat.ask("first")
+        await chat.ask("one\ntwo")
+        await chat.enter("/edit")
+        assert chat.prompt == "/edit one\ntwo"
+        assert chat.status == "Enter sends this in place of your last message and its reply"
+        assert await chat.ask("!") == ANSWER
+        said = [turn.question for turn in chat.app.conversation.turns]
+        assert said == ["first", "one\ntwo!"] and chat.prompt == ""
+        sent = [message["content"] for message in chat.engine.prompts[-1] if message["role"] == "user"]
+        assert sent == said and chat.engine.prompts[-1][-1]["role"] == "user"
+        questions = [str(widget.content) for widget in chat.app.query(".question").results(Static)]
+        assert questions == said and len(chat.app.query(Reply)) == 2
+
+
+async def test_a_message_under_way_is_edited_and_a_draft_is_not_lost_to_it() -> None:
+    async with chatting(repeat=True, token_s=0.01) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: chat.reply)
+        await chat.type("a draft")
+        chat.app.action_do("edit")
+        assert "the prompt is in use" in chat.status and chat.prompt == "a draft"
+        chat.app.query_one(Prompt).clear()
+        await chat.enter("/edit go on")
+        await chat.until(lambda: len(chat.engine.prompts) == 2 and chat.reply)
+        assert [message["content"] for message in chat.engine.prompts[-1]] == ["go on"]
+        assert len(chat.app.query(Reply)) == 1
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.app.replying)
 
 
 async def test_a_mode_that_is_not_offered_here_says_why_and_f2_passes_over_it() -> None:

@@ -18,6 +18,7 @@ class SlashCommand:
 COMMANDS = (
     SlashCommand("new", "", "start a new chat", "Ctrl+N"),
     SlashCommand("regen", "", "generate the last reply again", "Ctrl+R"),
+    SlashCommand("edit", "[TEXT]", "send TEXT in place of your last message and its reply; without TEXT, edit it"),
     SlashCommand("copy", "", "copy the last reply to the clipboard"),
     SlashCommand("system", "[TEXT]", "set the system prompt; without TEXT, edit it"),
     SlashCommand("think", "[on|off]", "have the model think before it answers, where it can be switched", "F10"),
@@ -50,6 +51,7 @@ COMMANDS = (
     SlashCommand("quit", "", "leave", "Ctrl+Q"),
 )
 NAMES = tuple(command.name for command in COMMANDS)
+WITHOUT_ARGUMENT = tuple(command.name for command in COMMANDS if not command.argument)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,8 @@ class Figures(LineView):
                 line += [*coloured(entry[0]), (f"{entry[1:]}  ", "dim")]
             lines.append(line)
         cost = self._segment_now().stamp_cost
-        measured = f" ({cost:+.0%} GPU)" if cost is not None else ""
+        shown = "" if cost is None else f"{cost:+.0%} GPU" if cost > 0 else "GPU cost lost in noise"
+        measured = f" ({shown})" if shown else ""
         return [*lines, [(f"◇ stamped token: clocks inside its kernels{measured}", "dim")]]
 
 

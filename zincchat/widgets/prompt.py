@@ -32,7 +32,8 @@ class Prompt(TextArea, inherit_bindings=False):
     def __init__(self, sent: PromptHistory, submit: Callable[[str], bool]) -> None:
         """Start empty, with the messages ``sent`` before behind the arrow keys.
 
-        Enter calls ``submit`` with the text as typed and clears the box where that returns True. It is a call and no
+        Enter calls ``submit`` with the text as typed and clears the box where that returns True, unless
+        it has put another text there. It is a call and no
         message, because a message would queue up behind keys already pressed: fast typists would find them changed
         the text that was sent, or send it twice.
         """
@@ -48,7 +49,8 @@ class Prompt(TextArea, inherit_bindings=False):
         if event.key == "enter":
             event.stop()
             event.prevent_default()
-            if self._submit(self.text):
+            text = self.text
+            if self._submit(text) and self.text == text:
                 self.clear()
         elif event.key in ("shift+enter", "ctrl+j"):
             event.stop()

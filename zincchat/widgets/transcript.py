@@ -59,7 +59,11 @@ class Transcript(VerticalScroll, can_focus=False):
         """Remove all but the line about the device."""
         self.query_children().exclude(".device").remove()
 
+    def remove_last_reply(self) -> None:
+        """Remove the newest reply, of which there is one."""
+        self.query(Reply).last().remove()
+
     def remove_last_question(self) -> None:
-        """Remove the newest question, which has gone back to the prompt."""
+        """Remove the newest question, which has gone back to the prompt or is replaced."""
         for selector in (".you", ".question"):
             self.query(selector).last().remove()
