@@ -96,6 +96,7 @@ async def test_measure_fills_the_whole_panel_before_the_first_message() -> None:
         assert "–" not in article(chat)
         stamped = [timing for timing in chat.engine.timings if timing.pieces_us is not None]
         assert len(stamped) == 6
+        assert re.search(r"this device +◇ 6\n", article(chat))
         assert {(timing.mode, timing.barriers, timing.fusion) for timing in stamped} == {("reuse", "needed", True)}
         await chat.enter("/panel kernels")
         assert "medians of 6 stamped tokens" in chat.app.query_one(KernelTable).plain

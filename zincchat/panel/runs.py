@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,41 +17,40 @@ KEPT_TOKENS = 64
 STAMPED_TOKENS_NEEDED = 3  # the median of fewer is at the mercy of one that was disturbed
 
 
-def _kept() -> deque[float]:
-    return deque(maxlen=KEPT_TOKENS)
-
-
 @dataclass(slots=True)
 class _Run:
-    """The newest tokens of one setting: period and idle of clean ones, the rest of stamped ones; microseconds."""
+    """The newest tokens of one setting, clean and stamped in one window: parts and period are of the same stretch.
 
-    period_us: deque[float] = field(default_factory=_kept)
-    gpu_idle_before_us: deque[float] = field(default_factory=_kept)
-    bubbles_us: deque[float] = field(default_factory=_kept)
-    edges_us: deque[float] = field(default_factory=_kept)
-    pieces_us: dict[str, deque[float]] = field(default_factory=dict)
+    ``measured`` are those of a measurement, which count until the chat has a window of its own.
+    """
 
-    def add(self, timing: TokenTiming) -> None:
-        """Take in one record."""
-        if timing.measured_by == "clean":
-            self.period_us.append(timing.period_us)
-            if timing.gpu_idle_before_us is not None:
-                self.gpu_idle_before_us.append(timing.gpu_idle_before_us)
-        elif timing.bubbles_us is not None and timing.edges_us is not None and timing.pieces_us is not None:
-            self.bubbles_us.append(timing.bubbles_us)
-            self.edges_us.append(timing.edges_us)
-            for piece, piece_us in timing.pieces_us.items():
-                self.pieces_us.setdefault(piece, _kept()).append(piece_us)
+    tokens: deque[TokenTiming] = field(default_factory=lambda: deque(maxlen=KEPT_TOKENS))
+    measured: list[TokenTiming] = field(default_factory=list)
+
+    def shown(self) -> Sequence[TokenTiming]:
+        """The tokens that count."""
+        return self.measured if self.measured and not _enough(self.tokens) else self.tokens
 
     def medians(self) -> RunMedians | None:
-        """The medians; None without a clean token."""
-        if not self.period_us or not self.gpu_idle_before_us:
+        """Period and idle time of clean tokens, the rest of stamped ones; None without a clean token."""
+        tokens = self.shown()
+        clean, stamped = [token for token in tokens if token.measured_by == "clean"], _stamped(tokens)
+        idle_us = [token.gpu_idle_before_us for token in clean if token.gpu_idle_before_us is not None]
+        if not idle_us:
             return None
-        period_us, idle_us = median(self.period_us), median(self.gpu_idle_before_us)
-        if len(self.bubbles_us) < STAMPED_TOKENS_NEEDED:
-            return RunMedians(period_us, idle_us)
-        pieces_us = {piece: median(values) for piece, values in self.pieces_us.items()}
-        return RunMedians(period_us, idle_us, median(self.bubbles_us), median(self.edges_us), pieces_us)
+        period = median([token.period_us for token in clean]), median(idle_us)
+        if not stamped or not _enough(tokens):
+            return RunMedians(*period)
+        pieces_us: dict[str, list[float]] = {}
+        for token in stamped:
+            for piece, piece_us in (token.pieces_us or {}).items():
+                pieces_us.setdefault(piece, []).append(piece_us)
+        return RunMedians(
+            *period,
+            median([token.bubbles_us or 0.0 for token in stamped]),
+            median([token.edges_us or 0.0 for token in stamped]),
+            {piece: median(values) for piece, values in pieces_us.items()},
+        )
 
 
 class Runs:
@@ -64,21 +63,39 @@ class Runs:
     def add(self, timing: TokenTiming) -> None:
         """Take in one record; a reply's token 0 comes from the prefill and does not count."""
         if timing.index > 0:
-            self._runs.setdefault(_settings(timing), _Run()).add(timing)
+            self._runs.setdefault(_settings(timing), _Run()).tokens.append(timing)
 
     def replace(self, timings: Iterable[TokenTiming]) -> None:
-        """Take in a measurement of one setting in place of the clean tokens known of it."""
-        timings = list(timings)
-        for settings in {_settings(timing) for timing in timings} & self._runs.keys():
-            self._runs[settings].period_us.clear()
-            self._runs[settings].gpu_idle_before_us.clear()
+        """Take in a measurement of settings in place of all that is known of them."""
+        found: dict[RunSettings, _Run] = {}
         for timing in timings:
-            self.add(timing)
+            if timing.index > 0:
+                found.setdefault(_settings(timing), _Run()).measured.append(timing)
+        self._runs.update(found)
 
     def medians(self) -> dict[RunSettings, RunMedians]:
         """The medians of every setting that has any."""
         found = ((settings, run.medians()) for settings, run in self._runs.items())
         return {settings: medians for settings, medians in found if medians is not None}
+
+    def stamped_tokens(self, settings: RunSettings) -> int:
+        """How many stamped tokens the parts of a setting are medians of."""
+        run = self._runs.get(settings)
+        return len(_stamped(run.shown())) if run is not None else 0
+
+
+def _stamped(tokens: Iterable[TokenTiming]) -> list[TokenTiming]:
+    """Those of a stamped token that its clocks could tell the parts of."""
+    return [
+        token
+        for token in tokens
+        if token.measured_by != "clean" and None not in (token.bubbles_us, token.edges_us, token.pieces_us)
+    ]
+
+
+def _enough(tokens: Sequence[TokenTiming]) -> bool:
+    """Whether the parts are to be shown: from three stamped tokens on, or what a full window holds of them."""
+    return len(_stamped(tokens)) >= STAMPED_TOKENS_NEEDED or len(tokens) == KEPT_TOKENS
 
 
 def _settings(timing: TokenTiming) -> RunSettings:

@@ -87,7 +87,10 @@ BARRIERS = (
 )
 ARTICLE = (
     ("article", "of the design article this follows: modelled, never measured, for Qwen3.5-9B on an RX 9070 XT"),
-    ("this device", "medians of the newest 64 tokens under the present setting, and their share of the token"),
+    (
+        "this device, ◇ 4",
+        "medians of the newest 64 tokens (or /measure's) under the present setting: period of clean, parts of 4 ◇ ones",
+    ),
     ("dispatch + barriers", "what the GPU lost, whoever caused it: GPU idle and bubbles"),
     ("submission edges", "a stamped token's GPU time before its first kernel and after its last"),
     ("unexplained", "what none of these accounts for; negative where the stamps themselves cost time"),

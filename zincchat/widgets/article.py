@@ -24,12 +24,15 @@ class Article(LineView):
     def lines(self) -> list[Line]:
         """A row a piece, a row a remedy, the bubbles between their bounds."""
         settings, runs = self.view.settings, self.view.history.runs.medians()
-        now = runs.get(RunSettings(settings.mode, settings.barriers, settings.fusion)) if settings else None
+        in_use = RunSettings(settings.mode, settings.barriers, settings.fusion) if settings else None
+        now = runs.get(in_use) if in_use else None
         pieces = piece_rows(now)
+        stamped = self.view.history.runs.stamped_tokens(in_use) if in_use and now and now.pieces_us else 0
+        count = f"◇ {stamped}" if stamped else ""
         modelled_ms = sum(row.article_ms or 0 for row in pieces)
         return [
             *(verdict_lines(self.view, self._judged(), self.content_size.width) if self.alone else [[], []]),
-            [(f"{'ms':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
+            [(f"{'ms':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}{count:>7}", "dim")],
             *(_piece(row) for row in pieces),
             _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
             [(f"{'tok/s':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
