@@ -63,14 +63,16 @@ def bench_text(report: dict[str, Any], width: int = WIDTH) -> str:
     paragraphs = [
         wrapped(_head(report), width),
         _table("Decode speed", runs, _SPEED, width),
-        _table(f"One token on the GPU, ms: period = {_TERMS}", runs, _PERIOD, width),
+        _table(
+            f"One token on the GPU, ms: period = {_TERMS} (each a median: they need not add up)", runs, _PERIOD, width
+        ),
         _table("How far to trust that, GPU ms", runs, _TRUST, width),
         ["Verdict", *wrapped(_verdicts(runs), width)],
         _table("The CPU's part, ms of thread time a token", runs, _CPU, width),
     ]
     if report["kernels"] is not None:
         paragraphs.append(_kernels(report["kernels"], width))
-    if sum(row["measured_tok_s"] is not None for row in report["remedies"]) > 1:
+    if _has_remedies(report):
         paragraphs.append(_remedies(report["remedies"], width))
     paragraphs.append(wrapped([*letters, *_notes(report)], width))
     if report.get("against"):
@@ -136,6 +138,10 @@ def _remedies(remedies: Sequence[dict[str, Any]], width: int) -> list[str]:
     return [*wrapped([title], width), *fitted(header, rows, 4, width)]
 
 
+def _has_remedies(report: dict[str, Any]) -> bool:
+    return sum(row["measured_tok_s"] is not None for row in report["remedies"]) > 1
+
+
 def _notes(report: dict[str, Any]) -> list[str]:
     first = report["runs"][0]
     stamped = min(run["stamped_tokens"] for run in report["runs"])
@@ -146,6 +152,8 @@ def _notes(report: dict[str, Any]) -> list[str]:
         "ms p50, p95 and all below: over tokens; submit includes patching the parameters; us/op, us/disp: build and"
         f" record over what they built; recorded: command buffers in a run of {cells.tokens(report['decode_tokens'])}"
     )
+    if _has_remedies(report):
+        lines.append("tok/s: under decode speed tokens over wall time, under remedies one over the median period")
     if stamped:
         lines.append(
             f"* on {stamped} or more stamped tokens a row, with what stamps add; stamps: that by itself. unexplained is"

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import click
 
@@ -55,13 +56,22 @@ def run_guarded(body: Callable[[], int], invocation: Invocation) -> int:
         return error.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "zincchat"
-        return _report(f"{error.format_message().rstrip('.')} (see '{where} --help')", USAGE, error, invocation.debug)
+        said = f"{error.format_message().rstrip('.')}{_switch_hint(error, invocation.argv)}"
+        return _report(f"{said} (see '{where} --help')", USAGE, error, invocation.debug)
     except click.ClickException as error:
         return _report(error.format_message(), error.exit_code, error, invocation.debug)
     except Exception as error:  # the last line of defence: a traceback is for --debug
         if invocation.interrupted:
             return _report("interrupted", INTERRUPTED, error, invocation.debug)
         return _report(describe(error), FAILURE, error, invocation.debug)
+
+
+def _switch_hint(error: click.UsageError, argv: list[str]) -> str:
+    """What to write where a value follows --fusion, which only ``bench`` takes one for."""
+    refused = [word for word in ("on", "off") if f"({word}" in str(error) or f"'{word}'" in str(error)]
+    if any((("--fusion", word) in pairwise(argv)) for word in refused):
+        return "; it is --fusion or --no-fusion, without a value"
+    return ""
 
 
 def describe(error: Exception) -> str:

@@ -37,7 +37,10 @@ FIGURES = (
         "bubbles, flags",
         "from a kernel's last end to the next one's start behind its wait; that one's weights are on their way by then",
     ),
-    ("◇", "measured on a stamped token, one in 16; its cost in GPU time is shown; rates leave such tokens out"),
+    (
+        "◇",
+        "measured on a stamped token, one in 16; its GPU cost is shown (below 0: noise); rates leave such tokens out",
+    ),
     ("last p50 p95 max", "over the tokens since a setting changed, n of them, at most the last 1,024"),
     ("tok/s, avg", "over the last 16 clean tokens, and over all clean tokens of this reply"),
     ("TTFT", "time to first token: from sending the message, with its prefill and, if need be, loading the model"),
@@ -82,7 +85,7 @@ BARRIERS = (
     ("needed", "a barrier only where a kernel reads what one before it wrote"),
     (
         "flags",
-        "no barriers: a kernel launches early, asks for its weights and waits in memory for those before it",
+        "'waits in memory': no barriers; a kernel launches early, asks for its weights and waits for those before it",
     ),
 )
 ARTICLE = (
@@ -99,8 +102,12 @@ ARTICLE = (
         "a ≤ b ≤ c",
         "bubbles by the clock in the kernels, between two bounds found without it, ± half of 95% intervals",
     ),
+    (
+        "holds",
+        "b lies where it must; 'within ±': a sign is >, but the figures differ by less than their errors",
+    ),
     ("a ≤ b", "the same under barriers flags, where only a lower bound is known"),
-    ("waits in memory", "the remedies' last row: pipelined with barriers flags"),
+    ("waits in memory", "another name of barriers flags; the remedies' last row: pipelined with them"),
 )
 KERNELS = (
     ("kernel", "ops of the same name that read the same type of weights; + joins what fusion made one dispatch of"),

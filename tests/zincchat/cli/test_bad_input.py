@@ -38,6 +38,8 @@ def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
         (["run", "Hi", "--seed", "-1"], ["seed is -1"]),
         (["run", "Hi", "--max-tokens", "0"], ["--max-tokens"]),
         (["run", "Hi", "--context", "0"], ["--context"]),
+        (["run", "Hi", "--fusion", "off"], ["(off); it is --fusion or --no-fusion, without a value"]),
+        (["--fusion", "off"], ["'off'", "it is --fusion or --no-fusion, without a value"]),
         (["run", "Hi", "--speed"], ["--speed"]),
         (["chat"], ["No such command 'chat'", "the chat is 'zincchat' alone"]),
         (["my.gguf"], ["No such command 'my.gguf'", "zincchat --model my.gguf"]),
