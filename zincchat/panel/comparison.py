@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zincchat.alternation import TURN_TOKENS
-from zincchat.panel.segment import Segment, Settings
+from zincchat.panel.segment import SETTLING_TOKENS, Segment, Settings
 from zincchat.panel.statistics import median, median_interval
 
 if TYPE_CHECKING:
     from engine import TokenTiming
 
-SETTLING_TOKENS = 2  # the first of a turn: a recording is made or fetched, a pipeline fills
 LEAST_TOKENS = 3  # of a turn, whose median would say little of fewer
 KEPT_PAIRS = 256
 
@@ -57,6 +56,8 @@ class Comparison:
         """Take in a token of either side."""
         segment = self.side(Settings.of(timing))
         assert segment is not None
+        if segment is not self._turn:
+            segment.switched()
         segment.add(timing)
         if segment is not self._turn or self._seen == TURN_TOKENS:
             self._end_turn()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine import TokenTiming
 
 SEGMENT_TOKENS = 1024
-
+SETTLING_TOKENS = 2  # the first under a setting: a recording is made or fetched, a pipeline fills
 
 _LONGEST_CHANGE = 49  # columns, so that it fits the panel behind "A/B "
 
@@ -67,12 +67,15 @@ class Segment:
     bubbles_high_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     stamped_gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     record_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    settled_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))  # token_us, less the first
     clean_tokens: int = 0
     stamped_tokens: int = 0
     rerecorded: int = 0
+    since_switch: int = 0  # tokens
 
     def add(self, timing: TokenTiming) -> None:
         """Take in one record."""
+        self.since_switch += 1
         if timing.rerecorded:
             self.rerecorded += 1
             self.record_us.append(timing.record_us)
@@ -87,10 +90,16 @@ class Segment:
             return
         self.clean_tokens += 1
         self.token_us.append(timing.period_us)
+        if self.since_switch > SETTLING_TOKENS:
+            self.settled_us.append(timing.period_us)
         self.cpu_us.append(host_work_us(timing))
         self.scheduler_us.append(scheduler_wait_us(timing))
         _append(self.gpu_us, timing.gpu_total_us)
         _append(self.gpu_idle_us, timing.gpu_idle_before_us)
+
+    def switched(self) -> None:
+        """Tokens of other settings came between: the next ones pay for a switch again."""
+        self.since_switch = 0
 
     @property
     def stamp_cost(self) -> float | None:

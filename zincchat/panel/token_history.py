@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine import TokenTiming
 
 SHOWN_TOKENS = 256
+CHANGE_TOKENS = 8  # clean ones on both sides: the ratio of fewer is at the mercy of one that was disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,13 @@ class TokenHistory:
         """Forget an A/B: the user chose other settings, perhaps ``a``."""
         self.comparison = None
 
+    @property
+    def shown_comparison(self) -> Comparison | None:
+        """The A/B that runs, or the last one where it found anything before it ended."""
+        if self.comparison is None or not (self.comparing or self.comparison.result()):
+            return None
+        return self.comparison
+
     def _compare(self, settings: Settings, timing: TokenTiming) -> str:
         """The side for which the token counted; empty where it is none of an A/B's."""
         comparison = self.comparison
@@ -111,29 +119,35 @@ class TokenHistory:
         return self._reply_tokens * 1e6 / self._reply_sum_us if self._reply_tokens else None
 
     def change(self) -> Change | None:
-        """The last change of a setting with the medians on both sides; None before there are any."""
-        if self.previous is None or self.current is None or not self.previous.token_us or not self.current.token_us:
+        """The last change of a setting with the medians on both sides; None before there is one.
+
+        Clean tokens count, without the first under a setting, which pay for the switch.
+        """
+        if self.previous is None or self.current is None:
             return None
+        before_us, after_us = self.previous.settled_us, self.current.settled_us
         return Change(
             self.previous.settings.change_to(self.current.settings),
-            median(self.previous.token_us),
-            median(self.current.token_us),
-            len(self.previous.token_us),
-            len(self.current.token_us),
+            median(before_us) if before_us else None,
+            median(after_us) if after_us else None,
+            len(before_us),
+            len(after_us),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed setting and the median token time on both sides of it, in microseconds."""
+    """A changed setting and the median token time on both sides of it, in microseconds; None without a token."""
 
     words: str
-    before_us: float
-    after_us: float
+    before_us: float | None
+    after_us: float | None
     before_n: int
     after_n: int
 
     @property
-    def ratio(self) -> float:
-        """How many times faster the token became; below 1 it became slower."""
+    def ratio(self) -> float | None:
+        """How many times faster the token became, below 1 slower; None with fewer than 8 tokens on a side."""
+        if self.before_us is None or self.after_us is None or min(self.before_n, self.after_n) < CHANGE_TOKENS:
+            return None
         return self.before_us / self.after_us

@@ -57,7 +57,10 @@ FIGURES = (
         "▶",
         "what a token waits for: CPU or barriers, from a tenth of its period on, else the bus, from 70% of it on",
     ),
-    ("a → b, ×", "median period before and after the last change of a setting, and how many times faster or slower"),
+    (
+        "a → b, ×",
+        "median period before and after the last change, without the two tokens that pay for it; × from 8 each on",
+    ),
     (
         "A/B",
         "F7: two settings in turns of 12 tokens, bars a and b; × is the median ratio of turns and its 95% interval",

@@ -106,20 +106,23 @@ class Figures(LineView):
         ]
 
     def _change_lines(self) -> list[Line]:
-        if self.view.history.comparison is not None:
-            return compared_lines(self.view.history.comparison)
+        if (comparison := self.view.history.shown_comparison) is not None:
+            return compared_lines(comparison)
         change = self.view.history.change()
         if change is None:
             return [
                 [("F2, F3 and F4 change a setting: the token before", "dim")],
                 [("  and after shows here; F7 has both take turns", "dim")],
             ]
-        speed = f"×{max(change.ratio, 1 / change.ratio):.2f}"
-        speed = "no change" if speed == "×1.00" else f"{speed} {'faster' if change.ratio > 1 else 'slower'}"
+        before, after = (ms(side) if side is not None else DASH for side in (change.before_us, change.after_us))
+        speed = f"× {DASH}"
+        if change.ratio is not None:
+            speed = f"×{max(change.ratio, 1 / change.ratio):.2f}"
+            speed = "no change" if speed == "×1.00" else f"{speed} {'faster' if change.ratio > 1 else 'slower'}"
         return [
             [(change.words, "yellow")],
             [
-                (f"  {ms(change.before_us)} → {ms(change.after_us)} ms", "bold yellow"),
+                (f"  {before} → {after} ms", "bold yellow"),
                 (f" p50, {speed}, n {change.before_n:,} and {change.after_n:,}", "yellow"),
             ],
         ]

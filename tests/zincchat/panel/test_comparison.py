@@ -92,6 +92,9 @@ def test_the_history_shows_b_and_marks_both_sides() -> None:
         history.add(1, each)
     assert "".join(shown.side or "-" for shown in history.tokens) == "-" * 24 + "a" * 12 + "b" * 24 + "a" * 12
     assert history.current is not None and history.previous is not None
+    # of b there was one switch (its turns follow each other), of a two
+    assert (len(history.current.settled_us), len(history.previous.settled_us)) == (20, 18)
+    assert set(history.previous.settled_us) == {200}
     assert (history.current.settings, history.previous.settings) == (B, A)
     assert max(history.current.token_us) == 5000 and len(history.current.token_us) == 22
     history.end_comparison()
@@ -137,3 +140,37 @@ def test_the_interval_of_a_median_covers_what_it_promises(n: int) -> None:
 def test_the_words_of_a_result(a_us: float, b_us: float, pairs: int, words: str) -> None:
     lines = compared_lines(compared(*[turn(A, a_us) + turn(B, b_us)] * pairs))
     assert lines[-1][-1][0] == words
+
+
+def test_a_change_is_judged_without_the_switch_and_from_eight_tokens_on() -> None:
+    history = TokenHistory()
+    for each in turn(A, 200, 40):
+        history.add(1, each)
+    ratios = []
+    for each in [token(B, 9000), token(B, 700), *[token(B, 100)] * 10]:
+        history.add(1, each)
+        change = history.change()
+        assert change is not None and change.before_us == 200
+        ratios.append((change.after_us, change.after_n, change.ratio))
+    assert ratios[:3] == [(None, 0, None), (None, 0, None), (100, 1, None)]
+    assert ratios[8:10] == [(100, 7, None), (100, 8, 2.0)]
+
+
+def test_an_ab_that_ends_before_its_first_pair_is_not_shown() -> None:
+    history = TokenHistory()
+    history.begin_comparison(A, B)
+    for each in turn(A, 200):
+        history.add(1, each)
+    assert history.shown_comparison is not None
+    history.end_comparison()
+    assert history.shown_comparison is None
+    history.add(1, token(A, 200))  # it was on its way
+    history.add(1, token(B, 100))
+    assert (history.tokens[-2].side, history.tokens[-1].side) == ("a", "")
+    assert history.shown_comparison is None
+
+    history.begin_comparison(A, B)
+    for each in turn(A, 200) + turn(B, 100) + turn(B, 100):
+        history.add(1, each)
+    history.end_comparison()
+    assert history.shown_comparison is not None
