@@ -25,14 +25,21 @@ def parts(timing: TokenTiming) -> list[tuple[str, float]]:
     """Letter and microseconds of each part, in the order in which they happen; nothing is scaled or estimated.
 
     R and S are thread time, so that waiting for the interpreter lock never looks like recording; W is what
-    the measured ``gpu_idle_before`` holds beyond them. G is the GPU's whole time between the token's two
-    timestamps; a stamped token shows the K and B measured inside its kernels instead.
+    the measured ``gpu_idle_before`` holds beyond them. What the host does beside the busy GPU takes no time of
+    the token's: of R and S only what the GPU stood idle for is shown. G is the GPU's whole time between the
+    token's two timestamps; a stamped token shows the K and B measured inside its kernels instead.
     """
     record_us = timing.build_us + timing.record_us
     submit_us = timing.patch_us + timing.submit_us
+    if timing.mode == "overlap" and timing.gpu_total_us is not None:
+        record_us -= timing.gpu_total_us  # the next token's recording begins when this one is submitted
+    idle_us = timing.gpu_idle_before_us
+    if idle_us is not None:
+        submit_us = min(submit_us, idle_us)
+        record_us = max(0.0, min(record_us, idle_us - submit_us))
     stack = [("R", record_us), ("S", submit_us)]
-    if timing.gpu_idle_before_us is not None:
-        stack.append(("W", timing.gpu_idle_before_us - record_us - submit_us))
+    if idle_us is not None:
+        stack.append(("W", idle_us - record_us - submit_us))
     if timing.kernels_us is not None and timing.bubbles_us is not None:
         stack += [("K", timing.kernels_us), ("B", timing.bubbles_us)]
     elif timing.gpu_total_us is not None:

@@ -51,7 +51,7 @@ FIGURES = (
         "at native cost",
         "an estimate: the same dispatches from C, 0.2 us each on RADV; the rest is Python, not Vulkan",
     ),
-    ("GB/s", "bytes a token must read (weights and KV cache at this position) over the median period"),
+    ("GB/s", "bytes a token must read (weights, and the KV cache where those tokens stood) over the median period"),
     ("streaming floor", "tokens a second of doing nothing but read those bytes, at the read bandwidth measured here"),
     (
         "▶",
@@ -122,8 +122,8 @@ KERNELS = (
     ("reads too high", "in mode persistent and under flags a kernel's weights are on their way before its time begins"),
 )
 BARS = (
-    ("R record", "CPU builds the program and records its command buffer, before the GPU may start (thread time)"),
-    ("S submit", "CPU patches the parameters and submits (thread time)"),
+    ("R record", "CPU builds the program and records its command buffer (thread time), as far as the GPU idles for it"),
+    ("S submit", "CPU patches the parameters and submits (thread time), as far as the GPU idles for it"),
     (
         "W other GPU idle",
         "the GPU idles for another reason, from the end of the token before: read-back, Python, waking up",
