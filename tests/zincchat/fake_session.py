@@ -7,6 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ class FakeSession:
                 raise EngineError("the device was lost: close other programs that use it, then send again")
             time.sleep(engine._token_s)
             settings = (engine.mode, engine.fusion, engine.barriers)
-            timing = engine.make_timing(index, settings, before != settings)
+            timing = replace(engine.make_timing(index, settings, before != settings), position=self.position + 1)
             before = settings
             engine.timings.append(timing)
             self.ids.append(zlib.crc32((text or thought).encode()) % VOCAB_SIZE)

@@ -22,6 +22,12 @@ def median(timings: list[TokenTiming], name: str) -> float:
     return statistics.median(getattr(timing, name) for timing in timings)
 
 
+def read_bytes(chat: Chat) -> int:
+    """Of the middle one of the clean tokens, each fed one place before its own."""
+    clean, _ = decoded(chat)
+    return chat.engine.token_bytes_at(round(statistics.median(timing.position - 1 for timing in clean)))
+
+
 def one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
@@ -38,7 +44,7 @@ async def test_the_verdict_is_the_engines_own() -> None:
             gpu_total_us=median(clean, "gpu_total_us"),
             kernels_us=median(stamped, "kernels_us"),
             bubbles_us=median(stamped, "bubbles_us"),
-            token_bytes=chat.engine.token_bytes_at(chat.app.panel.view.context_used_tokens - 1),
+            token_bytes=read_bytes(chat),
             probe_gb_s=chat.engine.probe_gb_s,
         )
         assert found.kind == "stalled"
@@ -64,7 +70,7 @@ async def test_floor_and_bandwidth_count_all_bytes_of_a_token() -> None:
         await chat.ask("go")
         clean, _ = decoded(chat)
         period_us = median(clean, "period_us")
-        token_bytes = chat.engine.token_bytes_at(chat.app.panel.view.context_used_tokens - 1)
+        token_bytes = read_bytes(chat)
         fraction = floor_fraction(chat.engine.probe_gb_s, token_bytes, period_us)
         assert f"{token_bytes / period_us / 1e3:,.1f} GB/s" in chat.figures
         assert f"{fraction:.1%} of streaming floor" in chat.figures
@@ -85,3 +91,18 @@ async def test_a_device_that_cannot_be_measured_leaves_dashes() -> None:
         await chat.ask("go")
         assert "– of streaming floor" in chat.figures
         assert "starved –" in chat.figures
+
+
+async def test_a_new_chat_keeps_the_figures_of_the_old_one_until_tokens_come() -> None:
+    """Bytes and period are of the same tokens: none of the new chat's has been read yet."""
+    async with chatting(software=False) as chat:
+        await chat.ask("go " * 100)
+
+        def shown() -> list[str]:
+            return re.findall(r"[\d,.]+ GB/s|[\d.]+% of streaming floor \([\d,]+ tok/s", chat.figures)
+
+        before = shown()
+        assert len(before) == 3
+        await chat.enter("/new")
+        assert chat.app.panel.view.context_used_tokens == 0
+        assert shown() == before

@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from zincchat.panel.view import PanelView
 
 
-def bytes_per_token(view: PanelView) -> int | None:
-    """Bytes that the newest token had to read; None while the device is not measured."""
-    return view.device.token_bytes(max(view.context_used_tokens - 1, 0)) if view.device else None
+def bytes_per_token(view: PanelView, segment: Segment) -> int | None:
+    """Bytes that the segment's tokens had to read, in the median; None before there is one and its device is measured.
+
+    Of the same tokens as their median period: a token's position alone decides how many there are.
+    """
+    if view.device is None or not segment.fed_positions:
+        return None
+    return view.device.token_bytes(round(median(segment.fed_positions)))
 
 
 def starved(view: PanelView, segment: Segment) -> float | None:
@@ -27,7 +32,7 @@ def starved(view: PanelView, segment: Segment) -> float | None:
 
 def floor(view: PanelView, segment: Segment) -> tuple[float, float] | None:
     """Tokens a second of the streaming floor and the fraction (0 to 1) of it reached; None where not known."""
-    token_bytes = bytes_per_token(view)
+    token_bytes = bytes_per_token(view, segment)
     if view.device is None or token_bytes is None or not view.device.probe_gb_s or not segment.token_us:
         return None
     probe_gb_s = view.device.probe_gb_s
@@ -36,7 +41,7 @@ def floor(view: PanelView, segment: Segment) -> tuple[float, float] | None:
 
 def judge(view: PanelView, segment: Segment) -> Verdict | None:
     """The verdict; None before the third stamped token, or where the device's own figures are missing."""
-    idle_us, token_bytes = starved(view, segment), bytes_per_token(view)
+    idle_us, token_bytes = starved(view, segment), bytes_per_token(view, segment)
     if view.device is None or idle_us is None or token_bytes is None or not segment.gpu_us:
         return None
     bubbles_us: float | tuple[float, float]

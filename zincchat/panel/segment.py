@@ -67,6 +67,7 @@ class Segment:
     bubbles_high_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     stamped_gpu_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
     record_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))
+    fed_positions: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))  # of those of token_us
     settled_us: deque[float] = field(default_factory=lambda: deque(maxlen=SEGMENT_TOKENS))  # token_us, less the first
     clean_tokens: int = 0
     stamped_tokens: int = 0
@@ -90,6 +91,8 @@ class Segment:
             return
         self.clean_tokens += 1
         self.token_us.append(timing.period_us)
+        if timing.position is not None:
+            self.fed_positions.append(timing.position - 1)
         if self.since_switch > SETTLING_TOKENS:
             self.settled_us.append(timing.period_us)
         self.cpu_us.append(host_work_us(timing))

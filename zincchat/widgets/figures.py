@@ -79,7 +79,8 @@ class Figures(LineView):
         return [(f"record {measured} ms, ", ""), (native, "dim")]
 
     def _rate_line(self) -> Line:
-        history, token_bytes, periods_us = self.view.history, bytes_per_token(self.view), self._segment_now().token_us
+        history, segment = self.view.history, self._segment_now()
+        token_bytes, periods_us = bytes_per_token(self.view, segment), segment.token_us
         live = rate(history.live_tok_s) if history.live_tok_s else DASH
         average = rate(history.average_tok_s) if history.average_tok_s else DASH
         bandwidth = f"{token_bytes / median(periods_us) / 1e3:,.1f}" if token_bytes and periods_us else DASH
