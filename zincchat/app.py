@@ -151,6 +151,11 @@ class ChatApp(App[None]):
         status.display = bool(line)
         status.update(line)
 
+    def unsay(self, line: str) -> None:
+        """Remove ``line`` if it is what is shown above the prompt."""
+        if self._said == line:
+            self.say("")
+
     def action_help_quit(self) -> None:
         """Ctrl+C, which copies where text is selected: say which keys do what it does elsewhere."""
         self.say("Esc stops the reply, Ctrl+Q leaves")

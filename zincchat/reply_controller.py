@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from engine import waits_in_memory
 from zincchat import engine_events as ev
 from zincchat import garbage
 from zincchat.engine_thread import ReplyRequest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from zincchat.app import ChatApp
 
 KEPT_TOKENS = 8192
+_BUILDING = "testing and building kernels that wait in memory (barriers flags): some seconds, once"
 
 
 class ReplyController:
@@ -36,6 +38,7 @@ class ReplyController:
         self._app = app
         self._seed = app.options.seed if app.options.seed is not None else secrets.randbits(63)
         self._requests = 0
+        self._waits_built = False  # as far as tokens have shown
 
     def ask(self, text: str) -> None:
         """Have ``text`` answered as the next turn."""
@@ -73,6 +76,7 @@ class ReplyController:
     def forget(self) -> None:
         """Cancel the reply under way and ignore whatever of it still comes."""
         self._app.engine_thread.cancel()
+        self._app.unsay(_BUILDING)
         self.under_way = None
         self._app.refresh_bindings()
 
@@ -131,6 +135,7 @@ class ReplyController:
                     reply.think(event.token.thought, event.since_send_s)
                 reply.feed(event.token.text)
                 self.tokens.append(event.token)
+                self._tell_building(event.token)
                 self._app.panel.token(event)
             case ev.ReplyEnded():
                 self._end(reply, self._ending(event.finish_reason, reply))
@@ -158,10 +163,25 @@ class ReplyController:
     def _end(self, reply: Reply, note: str, error: bool = False) -> None:
         self._app.conversation.answer(reply.text, reply.thoughts)
         self.under_way = None
+        self._app.unsay(_BUILDING)
         self._app.refresh_bindings()
         reply.show_note("")
         reply.end(note, error)
         self._app.call_later(garbage.collect_between_replies)
+
+    def _tell_building(self, token: Token) -> None:
+        """Say why a software device's next token may take long: at the first flip to flags it builds in mid-reply."""
+        view = self._app.panel.view
+        if self._waits_built or view.engine is None or view.settings is None or not view.engine.device.is_software:
+            return
+        timing = token.timing
+        if timing.index > 0 and waits_in_memory(timing.mode, timing.barriers):
+            self._waits_built = True
+            self._app.unsay(_BUILDING)
+        elif waits_in_memory(view.settings.mode, view.settings.barriers):
+            self._app.say(_BUILDING)
+        else:
+            self._app.unsay(_BUILDING)
 
     def _ending(self, finish_reason: str, reply: Reply) -> str:
         thought = bool(reply.thoughts)

@@ -9,6 +9,7 @@ from engine import BARRIERS, MODES, EngineError
 from tests.zincchat.app_driver import Chat, chatting
 from tests.zincchat.fake_engine import ANSWER, FakeEngine
 from zincchat.chat.slash import COMMANDS
+from zincchat.engine_events import TokenArrived
 from zincchat.options import ChatOptions
 from zincchat.panel.segment import Segment, Settings
 from zincchat.screens import help
@@ -123,6 +124,26 @@ async def test_f4_goes_through_the_barrier_policies_that_this_device_has() -> No
         await chat.enter("/barriers flags")
         assert chat.status == "barriers flags are not offered here: dispatches run as they like"
         assert chat.engine.barriers == "needed"
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_the_first_flip_to_flags_says_what_the_device_is_doing(stopped: bool) -> None:
+    async with chatting(hold=lambda engine, index: index == 3, repeat=True, token_s=0.005) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: len(chat.app.replies.tokens) == 3)
+        assert chat.status == ""
+        await chat.pilot.press("f4")
+        assert chat.app.panel.view.settings.barriers == "flags"
+        chat.app.replies.take(TokenArrived(1, chat.app.replies.tokens[-1], 5, 0.1, 0))  # was computed under needed
+        assert "building kernels that wait in memory" in chat.status
+        if stopped:
+            await chat.pilot.press("escape")
+        chat.go_on()
+        await chat.until(lambda: chat.status == "")
+        assert stopped or chat.app.replies.tokens[-1].timing.barriers == "flags"
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.app.replying)
+        assert chat.status == ""
 
 
 async def test_a_policy_that_is_refused_when_it_is_tried_can_be_left_by_key() -> None:
