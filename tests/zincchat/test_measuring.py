@@ -106,6 +106,23 @@ async def test_measure_fills_the_whole_panel_before_the_first_message() -> None:
         assert not chat.app.panel.view.history.tokens
 
 
+async def test_a_remedys_gain_is_shown_over_a_row_of_like_context() -> None:
+    async with chatting(software=False, answer="word " * 40) as chat:
+        await chat.ask("one")
+        await chat.enter("/mode pipelined")
+        await chat.ask("two")
+        await chat.enter("/panel full")
+        assert re.fullmatch(r"×\d\.\d\d", row(chat, "pipelined")[1])
+        await chat.ask("far " * 500)
+        await chat.enter("/mode reuse")
+        await chat.enter("/new")
+        await chat.ask("near")
+        assert row(chat, "pipelined")[1:] == ["–"]
+        await chat.enter("/measure")
+        await measured(chat)
+        assert re.fullmatch(r"×\d\.\d\d", row(chat, "pipelined")[1])
+
+
 async def test_measure_under_settings_that_are_no_remedys() -> None:
     async with chatting(software=False, repeat=True) as chat:
         await chat.enter("/mode overlap")

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine import RunMedians, RunSettings
-from zincchat.panel.statistics import median
+from zincchat.panel.statistics import RATIO_TOKENS, median
 
 if TYPE_CHECKING:
     from engine import TokenTiming
 
 KEPT_TOKENS = 64
+LIKE_CONTEXT_TOKENS = 256  # a token gets slower with its context: further apart, a ratio would be of that too
 STAMPED_TOKENS_NEEDED = 3  # the median of fewer is at the mercy of one that was disturbed
 
 
@@ -82,6 +83,17 @@ class Runs:
         """How many stamped tokens the parts of a setting are medians of."""
         run = self._runs.get(settings)
         return len(_stamped(run.shown())) if run is not None else 0
+
+    def comparable(self, a: RunSettings, b: RunSettings) -> bool:
+        """Whether 8 clean tokens or more of each count, all within 256 tokens of one context, as a measurement's do."""
+        positions: list[int] = []
+        for settings in (a, b):
+            run = self._runs.get(settings)
+            clean = [token for token in run.shown() if token.measured_by == "clean"] if run is not None else []
+            if len(clean) < RATIO_TOKENS:
+                return False
+            positions += [token.position for token in clean if token.position is not None]
+        return bool(positions) and max(positions) - min(positions) <= LIKE_CONTEXT_TOKENS
 
 
 def _stamped(tokens: Iterable[TokenTiming]) -> list[TokenTiming]:

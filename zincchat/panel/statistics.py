@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+RATIO_TOKENS = 8  # a ratio of medians of fewer is at the mercy of one token that was disturbed, or of a switch
+
 
 def percentile(ordered: Sequence[float], fraction: float) -> float:
     """The value at ``fraction`` (0 to 1) of an ascending, non-empty list, interpolated linearly."""

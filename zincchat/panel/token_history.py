@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from zincchat.panel.comparison import Comparison
 from zincchat.panel.runs import Runs
 from zincchat.panel.segment import Segment, Settings
-from zincchat.panel.statistics import median
+from zincchat.panel.statistics import RATIO_TOKENS, median
 
 if TYPE_CHECKING:
     from engine import TokenTiming
 
 SHOWN_TOKENS = 256
-CHANGE_TOKENS = 8  # clean ones on both sides: the ratio of fewer is at the mercy of one that was disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +147,6 @@ class Change:
     @property
     def ratio(self) -> float | None:
         """How many times faster the token became, below 1 slower; None with fewer than 8 tokens on a side."""
-        if self.before_us is None or self.after_us is None or min(self.before_n, self.after_n) < CHANGE_TOKENS:
+        if self.before_us is None or self.after_us is None or min(self.before_n, self.after_n) < RATIO_TOKENS:
             return None
         return self.before_us / self.after_us

@@ -102,6 +102,10 @@ ARTICLE = (
     ("unexplained", "what none of these accounts for; negative where the stamps themselves cost time"),
     ("tok/s", "each remedy on top of those above it and × its gain; – where that setting has not run yet"),
     (
+        "tok/s, – for ×",
+        "under 8 tokens, or over 256 of context between the two rows, which slow a token too: /measure has all alike",
+    ),
+    (
         "a ≤ b ≤ c",
         "bubbles by the clock in the kernels, between two bounds found without it, ± half of 95% intervals",
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from engine import BubbleReport, PieceRow, RemedyRow, RunSettings, piece_rows, remedy_rows
 from zincchat.panel.runs import STAMPED_TOKENS_NEEDED
 from zincchat.panel.segment import Segment, Settings
@@ -36,10 +38,19 @@ class Article(LineView):
             *(_piece(row) for row in pieces),
             _columns("token", f"{modelled_ms:.1f}", "", ms(now.period_us) if now else DASH, "", "bold"),
             [(f"{'tok/s':<{NAME_WIDTH}}{'article':>8}{'':6}{'this device':>13}", "dim")],
-            *(_remedy(row) for row in remedy_rows(runs)),
+            *self._remedies(remedy_rows(runs)),
             *bubble_lines(self.view.bubbles),
             [("article: modelled for Qwen3.5-9B on an RX 9070 XT", "dim")],
         ]
+
+    def _remedies(self, rows: list[RemedyRow]) -> list[Line]:
+        """A gain only over a row of like context: else it would be the context's, too."""
+        lines = [_remedy(row, "") for row in rows[:1]]
+        for above, row in pairwise(rows):
+            comparable = self.view.history.runs.comparable(above.settings, row.settings)
+            unknown = DASH if row.gain is not None else ""
+            lines.append(_remedy(row, f"×{row.gain:.2f}" if row.gain is not None and comparable else unknown))
+        return lines
 
     def _judged(self) -> Segment:
         """The chat's tokens since a setting changed; those of a measurement where too few of them are stamped."""
@@ -64,13 +75,13 @@ def _piece(row: PieceRow) -> Line:
     )
 
 
-def _remedy(row: RemedyRow) -> Line:
+def _remedy(row: RemedyRow, gain: str) -> Line:
     return _columns(
         row.name,
         rate(row.article_tok_s) if row.article_tok_s is not None else "",
         "",
         rate(row.measured_tok_s) if row.measured_tok_s is not None else DASH,
-        f"×{row.gain:.2f}" if row.gain is not None else "",
+        gain,
     )
 
 

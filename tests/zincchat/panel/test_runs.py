@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from engine import RunSettings, TokenTiming, piece_rows
 from tests.zincchat.cli.fake_engine import timing
@@ -72,3 +73,24 @@ def test_a_full_window_shows_parts_of_the_few_stamped_tokens_it_holds() -> None:
     for each in tokens(60, 1.0, 40):
         young.add(each)
     assert unexplained(young) is None
+
+
+def test_rows_are_compared_from_eight_tokens_on_and_within_256_of_context() -> None:
+    pipelined = RunSettings("pipelined", "needed", True)
+
+    def comparable(here: Iterable[int], there: Iterable[int]) -> bool:
+        runs = Runs()
+        for position in here:
+            runs.add(token(position=position))
+        for position in there:
+            runs.add(token(position=position, mode="pipelined"))
+        assert runs.comparable(REUSE, pipelined) == runs.comparable(pipelined, REUSE)
+        return runs.comparable(REUSE, pipelined)
+
+    assert comparable(range(100, 110), range(347, 357))
+    assert not comparable(range(100, 110), range(348, 358))
+    assert not comparable([3000, *range(10, 30)], range(30, 50)), "a new chat began in between"
+    assert comparable([3000, *range(10, 74)], range(80, 90)), "the newest 64 count"
+    assert comparable(range(8), range(8, 16))
+    assert not comparable(range(8), range(8, 15))
+    assert not comparable(range(10), [])
