@@ -8,8 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from engine.decode import MODES
-from engine.decode.program import Settings
 from engine.decode.sampling import Sampling
 from engine.decode.state import pack_step
 from engine.errors import EngineError
@@ -18,13 +16,12 @@ from engine.info import describe_model, sampling_defaults
 from engine.models import architecture
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.instruments import SubmitHint
-from engine.program.fusion import PASSES
-from engine.program.schedule import BARRIERS, NEEDED
 from engine.progress import Progress, no_progress
 from engine.room import free_bytes, require_room
 from engine.row_tuner import Tuning
 from engine.runtime import Runtime
 from engine.session import Session
+from engine.switches import Switches
 from engine.text.model_text import open_text
 from engine.text.tokenizer import Tokenizer
 from engine.vulkan import budget
@@ -49,7 +46,7 @@ class _Build(NamedTuple):
     tuning: bool | None
 
 
-class Engine:
+class Engine(Switches):
     """A model loaded on a Vulkan device. One thread owns it; mode, fusion and barriers may be set from any.
 
     Make one with ``Engine.open``. Attributes besides the properties: ``model`` (ModelInfo), ``device``
@@ -147,64 +144,6 @@ class Engine:
         self.weight_bytes = self._runtime.weight_bytes
         self.kv_token_bytes, self.state_bytes = geometry.kv_bytes_a_token, geometry.recurrent_bytes
         file.close()
-
-    @property
-    def mode(self) -> str:
-        """The decode mode; setting it takes effect at the next token boundary. EngineError if unknown or refused."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, value: str) -> None:
-        if value not in MODES:
-            raise EngineError(f"unknown mode {value!r}; there is {', '.join(MODES)}")
-        if (reason := self.refused_modes.get(value)) is not None:
-            raise EngineError(f"mode {value} is not offered here: {reason}")
-        self._mode = value
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        """Those of MODES that this device and model have."""
-        return tuple(mode for mode in MODES if mode not in self.refused_modes)
-
-    @property
-    def refused_modes(self) -> Mapping[str, str]:
-        """The others, with the reason: one line. A mode may come to this when it is first tried."""
-        return self._runtime.refused_modes
-
-    @property
-    def barriers(self) -> str:
-        """The barrier policy; setting it takes effect at the next token boundary. EngineError if unknown or refused.
-
-        Once a device has come to refuse it, it is "needed".
-        """
-        return NEEDED if self._barriers in self.refused_barriers else self._barriers
-
-    @barriers.setter
-    def barriers(self, value: str) -> None:
-        if value not in BARRIERS:
-            raise EngineError(f"unknown barrier policy {value!r}; there is {', '.join(BARRIERS)}")
-        if (reason := self.refused_barriers.get(value)) is not None:
-            raise EngineError(f"barriers {value} are not offered here: {reason}")
-        self._barriers = value
-
-    @property
-    def barrier_policies(self) -> tuple[str, ...]:
-        """Those of BARRIERS that this device has."""
-        return tuple(policy for policy in BARRIERS if policy not in self.refused_barriers)
-
-    @property
-    def refused_barriers(self) -> Mapping[str, str]:
-        """The others, with the reason: one line. A policy may come to this when it is first tried."""
-        return self._runtime.flag_policy.refused
-
-    @property
-    def fusion(self) -> bool:
-        """Whether fusion passes run. Set it, from the next token on, to True (those that pay here), False or names."""
-        return bool(self._passes)
-
-    @fusion.setter
-    def fusion(self, value: bool | Iterable[str]) -> None:
-        self._passes = self._chosen_passes(value)
 
     @property
     def tuning(self) -> Tuning:
@@ -331,14 +270,6 @@ class Engine:
     ) -> None:
         self.close()
 
-    def _chosen_passes(self, value: bool | Iterable[str]) -> tuple[str, ...]:
-        if isinstance(value, bool):
-            return self._runtime.passes if value else ()
-        names = {value} if isinstance(value, str) else set(value)
-        if unknown := sorted(names - set(PASSES)):
-            raise EngineError(f"unknown fusion pass {unknown[0]!r}; there is {', '.join(PASSES)}")
-        return tuple(name for name in self._runtime.offered_passes if name in names)
-
     def _open_runtime(self) -> Runtime:
         """What may use the device. EngineError after close: a driver would crash."""
         if self._closed:
@@ -351,9 +282,6 @@ class Engine:
         elif not 0 <= position < self.context:
             raise EngineError(f"position {position} is outside the context of {self.context} tokens")
         return min(position, self.context - 1)
-
-    def _settings(self) -> Settings:
-        return Settings(self._mode, self._passes, self.barriers)
 
     def _need_tokenizer(self) -> Tokenizer:
         return self._text.need_tokenizer(self.model.path.name)
