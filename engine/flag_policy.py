@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from engine.decode import flags
-from engine.decode.flags import FLAGS, Flags
+from engine.decode.flags import Flags
 from engine.decode.program import Settings
 from engine.decode.step import Mode
 from engine.errors import EngineError
 from engine.profile.waiting import waits_in_memory
 from engine.program.op import Op
-from engine.program.schedule import NEEDED
+from engine.program.schedule import FLAGS, NEEDED
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory, Slice
 from engine.vulkan.pipelines import Kernels

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.decode import MODE_CLASSES
 from engine.decode.first import First
-from engine.decode.flags import FLAGS, Flags
+from engine.decode.flags import Flags
 from engine.decode.persistent import Persistent, unavailable
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.sampling import Sampling
@@ -34,7 +34,7 @@ from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
 from engine.program.op import Op
 from engine.program.resident import ResidentKernels
-from engine.program.schedule import NEEDED
+from engine.program.schedule import FLAGS, NEEDED
 from engine.progress import Progress
 from engine.row_tuner import RowTuner
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler

@@ -15,12 +15,12 @@ from contextlib import closing
 import numpy as np
 
 from engine.program.op import Op
+from engine.program.schedule import FLAGS
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 
-FLAGS = "flags"
 _PUSH = struct.Struct("<QII")  # FLAGS_PUSH: the control, what must have arrived, what a workgroup adds
 _CONTROL = struct.Struct("<IIQ")
 _WORD = 0xFFFFFFFF
@@ -85,7 +85,7 @@ class Flags:
     def jobs(self, ops: Iterable[Op], stamped: bool) -> list[tuple[str, Defines, bool]]:
         """What ``Kernels.prepare`` must build for ``ops`` to wait, or for their stamped twins to."""
         kernels = dict.fromkeys(op.kernel for op in ops)
-        return [(kernel.name, {**kernel.defines, **self._defines}, stamped) for kernel in kernels]
+        return [(kernel.name, kernel.defines | self._defines, stamped) for kernel in kernels]
 
     def check(self) -> str | None:
         """Run many dispatches that each check what the one before wrote: what is wrong, in a few words, or None."""
@@ -115,5 +115,5 @@ class Flags:
     def _twin(self, kernel: Kernel) -> Kernel:
         twin = self._twins.get(kernel)
         if twin is None:
-            twin = self._twins[kernel] = self._kernels.get(kernel.name, {**kernel.defines, **self._defines})
+            twin = self._twins[kernel] = self._kernels.get(kernel.name, kernel.defines | self._defines)
         return twin

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from time import thread_time_ns
 
-from engine.decode.flags import FLAGS, Flags
+from engine.decode.flags import Flags
 from engine.decode.program import ProgramBuilder, Settings, Slot
 from engine.decode.state import STEP_BYTES
 from engine.dry_run.report import RECORDED_MODES, DryRun, KernelStatistics, RecordedProgram
@@ -26,7 +26,7 @@ from engine.program.activations import ActivationBuffers, Activations
 from engine.program.fusion import PASSES
 from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
-from engine.program.schedule import BARRIERS
+from engine.program.schedule import BARRIERS, FLAGS
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device

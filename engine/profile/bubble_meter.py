@@ -35,13 +35,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
-from engine.decode.flags import FLAGS, Flags, Recordable
+from engine.decode.flags import Flags, Recordable
 from engine.decode.program import DecodeProgram, Settings
 from engine.profile.bubble_report import BubbleReport
 from engine.profile.interleave import Rounds, interleaved, median_error, run_us
 from engine.profile.kernel_clock import KernelClock
 from engine.profile.stamps import Stamps, account, span_us
 from engine.program.op import PIECES, Op
+from engine.program.schedule import FLAGS
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.decode.flags import FLAGS
+from engine.program.schedule import FLAGS
 
 _PERSISTENT = "persistent"
 

@@ -8,8 +8,8 @@ from engine.errors import EngineError
 from engine.program.op import Op
 from engine.vulkan.memory import Slice
 
-NEEDED = "needed"
-BARRIERS = ("every", NEEDED, "flags")
+NEEDED, FLAGS = "needed", "flags"
+BARRIERS = ("every", NEEDED, FLAGS)
 
 Range = tuple[int, int]  # device addresses, from and to
 
