@@ -14,7 +14,7 @@ from engine.models.architecture import Architecture
 from engine.models.config import Geometry
 from engine.program import matrix_kernels, sample
 from engine.program.activations import Activations
-from engine.program.attend_division import SPLIT_TOKENS
+from engine.program.attend_division import LEAST_RANGE_TOKENS
 from engine.program.delta import delta_kernels
 from engine.program.lower import Buffers, Lowering
 from engine.program.matrix_tiles import X_PARTS
@@ -59,7 +59,7 @@ def allocate_buffers(
     ``frequencies`` are radians a position, a table each, float64 (rotated / 2,). Raise EngineError where memory is out.
     """
     tables = tuple(_rope_table(memory, context, item) for item in frequencies)
-    splits = -(-context // SPLIT_TOKENS)
+    splits = -(-context // LEAST_RANGE_TOKENS)
     width = -(-max(g.hidden, g.q_size, g.ffn, *(size for _, size in g.extra)) // 32) * 32
     arrivals = memory.allocate(g.heads * 4)
     memory.write(arrivals, np.zeros(g.heads, np.uint32))

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from engine.cache import Cache
 from engine.models.config import Geometry
-from engine.program.attend_division import attend_division, attended_ranges
+from engine.program.attend_division import attend_division, attended_ranges, sharing_workgroups
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import embed, embed_decode, gate_up, matmul, matvec, qkv, to_float16
-from engine.program.matrix_kernels import MOST_GROUPS, matrix_size
+from engine.program.matrix_kernels import MOST_GROUPS, Groups, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
 from engine.program.operands import Bias, Caches, Float16, Norm
@@ -237,8 +237,12 @@ class Lowering:
         q, cache, y, *gate = node.args
         b, g = self.b, self.g
         window = g.windows_tokens[cache]
-        groups, heads_or_tokens = self._attend_groups(self._small[node.kind], window)
-        scalars = (g.heads, g.kv_heads, self.context, heads_or_tokens, self._scale, window)
+        if self.kernels.device.row_kernels or self.prefill:
+            kernel, groups = self._small[node.kind], self._attend_tiles(self._small[node.kind], window)
+            scalars: tuple[int | float, ...] = (g.heads, g.kv_heads, self.context, self.tokens, self._scale, window)
+        else:
+            kernel, groups = self._divided_attend(node.kind, window)
+            scalars = (g.heads, g.kv_heads, self.context, self._scale, window)
         out = y if self.prefill else b.parts
         merged = node.kind != "attend"
         joined = (y, b.arrivals, *(gate or (q,))) if merged else (b.sums, b.sums, q)  # where not used, anything
@@ -246,9 +250,6 @@ class Lowering:
         if not self.prefill or self.kernels.device.row_kernels:
             buffers += (b.sums, *joined)
         moved = sum(item.size for item in (q, y, *gate))
-        kernel = self._small[node.kind]
-        if heads_or_tokens == 1:
-            kernel = self._small.get(node.kind + ALONE, kernel)
         ops: list[Op] = [Attention(node.name, kernel, buffers, scalars, groups, moved, g.kv_size * 4, window)]
         if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)
@@ -256,18 +257,25 @@ class Lowering:
             ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads, window), groups, "kv", y.size))
         return ops
 
-    def _attend_groups(self, kernel: Kernel, window: int) -> tuple[tuple[int, int, int], int]:
-        """Workgroups of attention, and what its kernel is told: query heads a workgroup, or tokens of the chunk."""
+    def _attend_tiles(self, kernel: Kernel, window: int) -> Groups:
+        """Workgroups of attention in a prompt, and on software devices."""
         g = self.g
-        device, tokens = self.kernels.device, self.tokens
-        if device.row_kernels:
-            rows = tokens if self.prefill else attended_ranges(self.context_bucket, window)
-            return (-(-rows // device.subgroup_size), g.heads, 1), tokens
-        if self.prefill:
-            return (-(-tokens // prompt_tiles(g.head_size).queries), g.heads, 1), tokens
-        ranges, most = attended_ranges(self.context_bucket, window), int(kernel.defines["HEADS"])
-        division = attend_division(g.heads, g.kv_heads, g.head_size, most, ranges, self.kernels.resident)
-        return (division.workgroups, g.heads // division.heads, 1), division.heads
+        if self.kernels.device.row_kernels:
+            ranges = int(kernel.defines["SPLIT"])
+            rows = self.tokens if self.prefill else attended_ranges(self.context_bucket, window, ranges)
+            return -(-rows // self.kernels.device.subgroup_size), g.heads, 1
+        return -(-self.tokens // prompt_tiles(g.head_size).queries), g.heads, 1
+
+    def _divided_attend(self, kind: str, window: int) -> tuple[Kernel, Groups]:
+        """The kernel of decode attention on GPUs that has the bucket's division, and its workgroups."""
+        g = self.g
+        kernel = self._small[kind]
+        most, tokens = int(kernel.defines["HEADS"]), int(kernel.defines["SPLIT"])
+        ranges = attended_ranges(self.context_bucket, window, tokens)
+        division = attend_division(g.heads, g.kv_heads, most, ranges, self.kernels.resident)
+        if division.heads == 1:
+            kernel = self._small.get(kind + ALONE, kernel)
+        return kernel, (division.workgroups, sharing_workgroups(g.heads, g.kv_heads, division.heads), 1)
 
 
 def _norm_and_bias(more: list[Any]) -> tuple[Norm | None, Bias | None]:

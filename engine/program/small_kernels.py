@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.models.config import Geometry
-from engine.program.attend_division import SPLIT_TOKENS, attend_lanes, most_heads
+from engine.program.attend_division import attend_shape, most_heads, range_tokens
 from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, matrix_size
-from engine.vulkan.pipelines import Defines, KernelSet
+from engine.vulkan.pipelines import Defines, KernelSet, Resident
 
 _NORM_LANES = 512
 
@@ -43,13 +43,14 @@ ALONE = "_alone"  # of a kind of attention: built for one query head a workgroup
 _ONE_HEAD: Defines = {"HEADS": 1, "HEADS_AT_ONCE": 1}
 
 
-def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int) -> Defines:
-    """Defines of attend_groups.comp, besides HEAD_DIM, SPLIT and MERGE; ``shared_bytes`` of a workgroup."""
-    lanes = attend_lanes(subgroup_size)
-    units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
-    lanes_a_token = min(subgroup_size, max(1 << (units - 1).bit_length(), lanes // SPLIT_TOKENS))
-    most, at_once = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes)
-    return {"LANES": lanes, "LANES_A_TOKEN": lanes_a_token, "HEADS": most, "HEADS_AT_ONCE": at_once}
+def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int, resident: Resident | None = None) -> Defines:
+    """Defines of attend_groups.comp, besides HEAD_DIM and MERGE; ``shared_bytes`` of a workgroup."""
+    shape = attend_shape(g.head_size, subgroup_size)
+    most, at_once = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes, resident)
+    return {
+        "LANES": shape.lanes, "LANES_A_TOKEN": shape.lanes_a_token, "SPLIT": shape.tokens,
+        "HEADS": most, "HEADS_AT_ONCE": at_once,
+    }  # fmt: skip
 
 
 def prompt_tiles(head_size: int) -> PromptTiles:
@@ -70,13 +71,15 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
     size = device.subgroup_size
     head: Defines = {"HEAD_DIM": g.head_size}
     rope = rope_defines(g)
-    attend: Defines = {**head, "SPLIT": SPLIT_TOKENS}
+    attend: Defines = {**head, "SPLIT": range_tokens(g.head_size, size, cpu)}
+    merge = attend
     attend_name = "attend_rows"
     if not cpu:
         attend_name = "attend_prompt" if prefill else "attend_groups"
-        attend = prompt_defines(g.head_size) if prefill else attend | attend_defines(g, size, device.shared_bytes)
+        of_groups = attend_defines(g, size, device.shared_bytes, kernels.resident)
+        attend = prompt_defines(g.head_size) if prefill else head | of_groups
     elif prefill:
-        attend["PREFILL"] = 1
+        attend = attend | {"PREFILL": 1}
     norm = norm_defines(g.hidden, size, cpu)
     further = {
         "bias": KernelChoice("bias", {}),
@@ -96,7 +99,7 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
         "rope_store": KernelChoice("rope_store", rope),
         "attend": KernelChoice(attend_name, attend),
         "attend_merged": KernelChoice(attend_name, attend if prefill else {**attend, "MERGE": 1}),
-        "merge": KernelChoice("attend_merge", {**head, "SPLIT": SPLIT_TOKENS}),
+        "merge": KernelChoice("attend_merge", merge),
         "silu_mul": KernelChoice("silu_mul", {}),
         **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
     }

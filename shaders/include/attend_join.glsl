@@ -1,5 +1,5 @@
 // The end of attend_groups.comp with MERGE: a workgroup joins its heads' token ranges, to the bit as attend_merge.glsl does.
-// The buffers, push constants, sizes and `tops` are that kernel's.
+// The buffers, push constants and sizes are that kernel's.
 #include "activation.glsl"
 
 // with GATED times the sigmoid of a gate, rounded as sigmoid_mul.comp does
@@ -11,40 +11,36 @@ void write_merged(uint i, float value, float total) {
     merged.data[i] = joined;
 }
 
-#define IN_FLIGHT 8u
-
-// The top of all ranges, of each head by a subgroup.
-void find_tops(uint first_head, uint splits) {
-    const uint lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
-    [[dont_unroll]] for (uint h = gl_LocalInvocationIndex / SUBGROUP_SIZE; h < heads_a_group; h += SUBGROUPS) {
-        float top = LOWEST;
-        [[dont_unroll]] for (uint s = lane; s < splits + lane; s += 2u * SUBGROUP_SIZE) {
-            const float one = sums.data[min(s, splits - 1u) * heads + first_head + h].x;
-            const float other = sums.data[min(s + SUBGROUP_SIZE, splits - 1u) * heads + first_head + h].x;
-            top = max(top, max(one, other));
-        }
-        top = subgroup_max(top);
-        if (lane == 0u) tops[h] = top;
-    }
-}
+#define IN_FLIGHT 4u  // ranges of a lane
+#define AT_ONCE (4u * IN_FLIGHT)
 
 // Joins the ranges, in the order and with the roundings of attend_merge.glsl: four lanes have a vector's four sums, and
-// each ends with one of its numbers. `vector` is one of the workgroup's heads', or none.
-void join_vector(uint vector, uint first_head, uint splits) {
+// each ends with one of its numbers. `vector` is one of the workgroup's `count` heads', or none.
+void join_vector(uint vector, uint first_head, uint count, uint splits) {
     const uint chain = gl_LocalInvocationIndex % 4u, h = vector / HEAD_VECTORS, at = first_head * HEAD_VECTORS + vector;
-    vec4 value = vec4(0.0);
-    float total = 0.0;
-    const bool ours = h < heads_a_group;
-    [[dont_unroll]] for (uint from = ours ? 0u : splits; from < splits; from += 4u * IN_FLIGHT) {
-        vec4 loaded[IN_FLIGHT];
-        vec2 found[IN_FLIGHT];
+    const uint of_ours = h < count ? splits : 0u;
+    vec4 loaded[IN_FLIGHT], value = vec4(0.0);
+    vec2 found[IN_FLIGHT];
+    float top = LOWEST, total = 0.0;
+#define LOAD_RANGES(from) \
+    [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) { \
+        const uint s = (from) + chain + 4u * n; \
+        found[n] = vec2(LOWEST, 0.0); \
+        loaded[n] = vec4(0.0); \
+        if (s < of_ours) { \
+            found[n] = sums.data[s * heads + first_head + h]; \
+            loaded[n] = result.data[s * heads * HEAD_VECTORS + at]; \
+        } \
+    }
+    LOAD_RANGES(0u)
+    [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) top = max(top, found[n].x);
+    [[dont_unroll]] for (uint s = AT_ONCE + chain; s < of_ours; s += 4u) top = max(top, sums.data[s * heads + first_head + h].x);
+    top = max(top, subgroupShuffleXor(top, 1u));
+    top = max(top, subgroupShuffleXor(top, 2u));
+    [[dont_unroll]] for (uint from = 0u; from < of_ours; from += AT_ONCE) {
+        if (from > 0u) LOAD_RANGES(from)
         [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
-            const uint s = min(from + chain + 4u * n, splits - 1u);
-            loaded[n] = result.data[s * heads * HEAD_VECTORS + at];
-            found[n] = sums.data[s * heads + first_head + h];
-        }
-        [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
-            const float factor = from + chain + 4u * n < splits ? exp(found[n].x - tops[h]) : 0.0;
+            const float factor = from + chain + 4u * n < of_ours ? exp(found[n].x - top) : 0.0;
             total = fma(factor, found[n].y, total);
             value = fma(vec4(factor), loaded[n], value);
         }
@@ -57,16 +53,14 @@ void join_vector(uint vector, uint first_head, uint splits) {
     pair.y += subgroupShuffleXor(given.y, 1u);
     total += subgroupShuffleXor(total, 2u);
     const float own = (upper ? pair.y : pair.x) + subgroupShuffleXor(upper ? pair.x : pair.y, 2u);
-    if (ours) write_merged(at * 4u + (odd ? 2u : 0u) + (upper ? 1u : 0u), own, total);
+    if (h < count) write_merged(at * 4u + (odd ? 2u : 0u) + (upper ? 1u : 0u), own, total);
 }
 
-void merge(uint first_head, uint splits) {
-    const uint t = gl_LocalInvocationIndex, count = heads_a_group * HEAD_DIM;
-    find_tops(first_head, splits);
-    barrier();
+void merge(uint first_head, uint count, uint splits) {
+    const uint t = gl_LocalInvocationIndex;
 #if HEADS * HEAD_DIM > LANES
-    for (uint base = 0u; base < count; base += LANES) join_vector((base + t) / 4u, first_head, splits);
+    for (uint base = 0u; base < count * HEAD_DIM; base += LANES) join_vector((base + t) / 4u, first_head, count, splits);
 #else
-    join_vector(t / 4u, first_head, splits);
+    join_vector(t / 4u, first_head, count, splits);
 #endif
 }

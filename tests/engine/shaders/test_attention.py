@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from engine.program.attend_division import SPLIT_TOKENS as SPLIT
-from engine.program.attend_division import attended_ranges
+from engine.program.attend_division import LEAST_RANGE_TOKENS, attended_ranges, sharing_workgroups
 from engine.program.small_kernels import attend_defines, prompt_defines
 from tests.engine.gpu import POISON, Gpu
 from tests.engine.weight_data import assert_within, fresh_random, norm_error
@@ -159,20 +158,28 @@ class Decode(NamedTuple):
     expected: np.ndarray
     bound: np.ndarray
 
-    def scalars(self, shared: int) -> tuple:
-        return self.heads, self.kv_heads, self.context, shared, self.size**-0.5, self.window
+    def ranges(self, tokens: int) -> int:
+        return attended_ranges(self.context, self.window, tokens)
 
-    def run(self, gpu, variant: str, groups: tuple[int, int], shared: int, defines: dict, merged: str) -> np.ndarray:
+    def run(self, gpu, variant: str, groups: tuple[int, int], defines: dict, merged: str) -> np.ndarray:
         """What the kernel makes of it; ``merged``: "apart", "here" or "gated"."""
-        splits, count = attended_ranges(self.context, self.window), self.heads * self.size
+        splits, count = self.ranges(defines["SPLIT"]), self.heads * self.size
         parts, sums = gpu.poisoned(splits * count * 4), gpu.poisoned(splits * self.heads * 8)
         out, arrivals = gpu.poisoned(count * 4), gpu.array(np.zeros(self.heads, np.uint32))
         *read, gate = self.inputs
-        base = {"HEAD_DIM": self.size, "SPLIT": SPLIT}
+        scalars = (
+            self.heads,
+            self.kv_heads,
+            self.context,
+            *((1,) if variant == "attend_rows" else ()),
+            self.size**-0.5,
+            self.window,
+        )
+        base = {"HEAD_DIM": self.size, "SPLIT": defines["SPLIT"]}
         more = {"apart": {}, "here": {"MERGE": 1}, "gated": {"MERGE": 1, "GATED": 1}}[merged]
         buffers = (*read, parts, sums, *((sums,) * 3 if merged == "apart" else (out, arrivals, gate)))
         for _ in range(1 if merged == "apart" else 2):  # the second run finds the counters as the first left them
-            gpu.dispatch(variant, buffers, self.scalars(shared), (*groups, 1), base | defines | more)
+            gpu.dispatch(variant, buffers, scalars, (*groups, 1), base | defines | more)
         if merged == "apart":
             scalars = (self.heads, self.window)
             gpu.dispatch("attend_merge", (parts, sums, read[3], out), scalars, (-(-count // 64), 1, 1), base)
@@ -210,57 +217,51 @@ def gated(gpu, values: np.ndarray, gate) -> np.ndarray:
 )
 def test_decode_attention_in_rows(gpu, size, heads, kv_heads, position, window):
     case = decode(gpu, size, heads, kv_heads, position, window)
-    groups = (-(-attended_ranges(case.context, window) // gpu.device.subgroup_size), heads)
-    found = case.run(gpu, "attend_rows", groups, 1, {}, "apart")
+    groups = (-(-case.ranges(LEAST_RANGE_TOKENS) // gpu.device.subgroup_size), heads)
+    defines = {"SPLIT": LEAST_RANGE_TOKENS}
+    found = case.run(gpu, "attend_rows", groups, defines, "apart")
     assert_within(found, case.expected, case.bound)
-    assert np.array_equal(case.run(gpu, "attend_rows", groups, 1, {}, "here"), found)
+    assert np.array_equal(case.run(gpu, "attend_rows", groups, defines, "here"), found)
     gate = case.inputs[-1]
-    assert np.array_equal(case.run(gpu, "attend_rows", groups, 1, {}, "gated"), gated(gpu, found, gate))
-
-
-FEW_LANES = {"LANES": 64, "LANES_A_TOKEN": 8}  # for more results in the shared memory of a software device
+    assert np.array_equal(case.run(gpu, "attend_rows", groups, defines, "gated"), gated(gpu, found, gate))
 
 
 @pytest.mark.parametrize(
     ("size", "heads", "kv_heads", "position", "window", "changes"),
     [
-        *((64, 9, 3, 0, 0, {}), (64, 9, 3, 62, 0, {}), (24, 3, 1, 63, 0, {}), (64, 8, 2, 64, 0, {"GATED": 1})),
-        *(
-            (128, 8, 1, 200, 0, FEW_LANES),
-            (64, 4, 4, 999, 0, {}),
-            (128, 4, 1, 4095, 0, FEW_LANES | {"HEADS_AT_ONCE": 4}),
-        ),
-        *((256, 2, 1, 1000, 512, {"GATED": 1}), (24, 3, 1, 300, 65, {}), (32, 2, 1, 77, 1, {})),
-        *((64, 4, 2, 199, 200, {}), (64, 2, 1, 128, 2, {}), (256, 1, 1, 5, 130, {})),
-        (16, 7, 1, 4200, 0, {"LANES": 64, "LANES_A_TOKEN": 2, "HEADS_AT_ONCE": 3}),
+        *((64, 9, 3, 0, 0, {}), (64, 9, 3, 62, 0, {}), (24, 3, 1, 63, 0, {}), (64, 8, 2, 127, 0, {"GATED": 1})),
+        *((64, 4, 2, 128, 0, {}), (128, 8, 1, 200, 0, {}), (64, 4, 4, 999, 0, {}), (80, 5, 1, 130, 0, {"GATED": 1})),
+        *((128, 4, 1, 4095, 0, {}), (256, 2, 1, 1000, 512, {"GATED": 1}), (24, 3, 1, 300, 65, {})),
+        *((32, 2, 1, 77, 1, {}), (96, 4, 2, 199, 200, {}), (64, 2, 1, 128, 2, {}), (256, 1, 1, 5, 130, {})),
+        (64, 7, 1, 2500, 0, {"LANES": 64, "SPLIT": 64, "HEADS_AT_ONCE": 3}),
     ],
 )
 def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window, changes):
     """Whoever shares a workgroup, and whichever ranges it takes: the same bits."""
     case = decode(gpu, size, heads, kv_heads, position, window)
     geometry = SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads)
-    defines = attend_defines(geometry, gpu.device.subgroup_size, gpu.device.shared_bytes)
-    defines |= changes
-    defines["LANES_A_TOKEN"] = min(defines["LANES_A_TOKEN"], gpu.device.subgroup_size)
+    defines = attend_defines(geometry, gpu.device.subgroup_size, gpu.device.shared_bytes) | changes
     kinds = ("gated",) if defines.pop("GATED", None) else ("apart", "here")
-    most, ranges = int(defines["HEADS"]), attended_ranges(case.context, window)
-    found = case.run(gpu, "attend_groups", (ranges, heads), 1, defines, "apart")
+    ranges = case.ranges(defines["SPLIT"])
+    one_head = defines | {"HEADS": 1, "HEADS_AT_ONCE": 1}
+    found = case.run(gpu, "attend_groups", (ranges, heads), one_head, "apart")
     assert_within(found, case.expected, case.bound)
     behind_gate = gated(gpu, found, case.inputs[-1])
-    for shared in (count for count in range(1, most + 1) if most % count == 0):
+    two_heads = [one_head | {"HEADS": 2}] if defines["HEADS"] > 2 else []
+    for built in [one_head] if defines["HEADS"] == 1 else [one_head, *two_heads, defines]:
+        sharers = sharing_workgroups(heads, kv_heads, built["HEADS"])
         for workgroups in sorted({1, min(ranges, 3), ranges}):
             for merged in kinds:
-                built = defines | ({"HEADS": 1, "HEADS_AT_ONCE": 1} if shared == 1 else {})  # as for short contexts
-                same = case.run(gpu, "attend_groups", (workgroups, heads // shared), shared, built, merged)
-                assert np.array_equal(same, behind_gate if merged == "gated" else found), (workgroups, shared, merged)
+                same = case.run(gpu, "attend_groups", (workgroups, sharers), built, merged)
+                assert np.array_equal(same, behind_gate if merged == "gated" else found), (workgroups, built, merged)
 
 
-@pytest.mark.parametrize("lanes_a_token", [1, 2])
-def test_decode_attention_where_many_tokens_share_a_subgroup(gpu, lanes_a_token):
-    case = decode(gpu, 8 * lanes_a_token, 6, 2, 200, 0)
-    defines = {"LANES": 64, "LANES_A_TOKEN": lanes_a_token, "HEADS": 3, "HEADS_AT_ONCE": 3}
+@pytest.mark.parametrize(("size", "subgroup", "lanes_a_token"), [(32, 8, 4)])
+def test_decode_attention_where_many_tokens_share_a_subgroup(gpu, size, subgroup, lanes_a_token):
+    case = decode(gpu, size, 6, 2, 200, 0)
+    defines = {"LANES": 64, "LANES_A_TOKEN": lanes_a_token, "SPLIT": 64, "HEADS": 3, "HEADS_AT_ONCE": 3}
     for merged in ("apart", "here"):
-        found = case.run(gpu, "attend_groups", (2, 2), 3, defines, merged)
+        found = case.run(gpu, "attend_groups", (2, 2), defines, merged)
         assert_within(found, case.expected, case.bound)
 
 
@@ -270,7 +271,7 @@ def prefill_attention(gpu, variant, q, caches, state, context, window):
     kv_heads = caches[0].size // (context * size * 2)
     out, sums = gpu.poisoned(q.nbytes + 64), gpu.poisoned(16)
     if variant == "attend_rows":
-        defines = {"HEAD_DIM": size, "SPLIT": SPLIT, "PREFILL": 1}
+        defines = {"HEAD_DIM": size, "SPLIT": LEAST_RANGE_TOKENS, "PREFILL": 1}
         queries, unused = gpu.device.subgroup_size, (sums,) * 4
     else:
         defines, unused = prompt_defines(size), ()
