@@ -28,8 +28,8 @@
 
 #ifdef RESIDENT
 #define ALONE  // RESIDENT_<slot> says it
-#elif defined(FLAGS)
-#define ALONE nonprivate
+#elif defined(FLAGS)  // see flag_wait.glsl
+#define ALONE devicecoherent
 #else
 #define ALONE restrict
 #endif
@@ -40,7 +40,11 @@
 #endif
 #define ACCESS_writeonly ALONE writeonly
 #define ACCESS_READWRITE ALONE
+#ifdef FLAGS
+#define ACCESS_COHERENT ALONE
+#else
 #define ACCESS_COHERENT ALONE coherent  // read and written, by other workgroups of the same dispatch too
+#endif
 // Only read, but the compiler does not know: else it may move a load behind a barrier, to where its value is used.
 // What is FIXED nobody writes while the program runs, what is AWAITED an op before this one.
 #define ACCESS_FIXED

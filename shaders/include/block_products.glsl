@@ -90,10 +90,10 @@ void fill_code_bytes() {
 }
 uint code_quad(uint word, uint shift) {
     const uint bank = gl_LocalInvocationIndex % BANKS;
-    return code_bytes[((word >> shift) & 15u) * BANKS + bank]
-        | (code_bytes[((word >> (8u + shift)) & 15u) * BANKS + bank] << 8)
-        | (code_bytes[((word >> (16u + shift)) & 15u) * BANKS + bank] << 16)
-        | (code_bytes[((word >> (24u + shift)) & 15u) * BANKS + bank] << 24);
+    return code_bytes[((word >> (shift + after_sums)) & 15u) * BANKS + bank]
+        | (code_bytes[((word >> (8u + shift + after_sums)) & 15u) * BANKS + bank] << 8)
+        | (code_bytes[((word >> (16u + shift + after_sums)) & 15u) * BANKS + bank] << 16)
+        | (code_bytes[((word >> (24u + shift + after_sums)) & 15u) * BANKS + bank] << 24);
 }
 #endif
 
@@ -115,9 +115,9 @@ uint code_quad(uint word, uint shift) {
 
 // Where there is one scale a block, its dots run on from half to half.
 #ifdef HALF_SCALES
-#define BLOCK_SUM(sum, p) add_block(sum, p, block, LOW_DOTS(low_start, p), HIGH_DOTS(high_start, p), x_scale, totals)
+#define BLOCK_SUM(sum, p) add_block(sum, p, block ^ after_sums, LOW_DOTS(low_start, p), HIGH_DOTS(high_start, p), x_scale, totals)
 #else
-#define BLOCK_SUM(sum, p) add_block(sum, p, block, HIGH_DOTS(LOW_DOTS(low_start, p), p), ivec3(0), x_scale, totals)
+#define BLOCK_SUM(sum, p) add_block(sum, p, block ^ after_sums, HIGH_DOTS(LOW_DOTS(low_start, p), p), ivec3(0), x_scale, totals)
 #endif
 
 // sum plus a block's product from its dots; `totals` are the sums of its x, by halves with HALF_SCALES

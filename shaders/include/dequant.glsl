@@ -9,6 +9,10 @@
 
 #include "weight_type.glsl"
 
+// Always 0. Rows on GPUs (row_products.glsl) have it seem to come from the sums of the rows before: compilers unpack what it
+// is mixed into, and wait for that to be loaded, only behind these.
+uint after_sums = 0u;
+
 // Where a row's data begins. `r` is its place among the eight rows of its group ("cpu" layout), `side` is for
 // kernels that read two tensors.
 struct RowBase {
@@ -62,7 +66,7 @@ vec2 k4_scale(uvec4 words, uint i) {
     const uvec3 bytes = words.yzw >> ((i & 3u) * 8u);
     const uint scale = (i & 4u) == 0u ? bytes.x & 63u : (bytes.z & 15u) | ((bytes.x >> 2) & 48u);
     const uint minimum = (i & 4u) == 0u ? bytes.y & 63u : ((bytes.z >> 4) & 15u) | ((bytes.y >> 2) & 48u);
-    return unpackHalf2x16(words.x) * vec2(float(scale), -float(minimum));
+    return unpackHalf2x16(words.x ^ after_sums) * vec2(float(scale), -float(minimum));
 }
 
 // (d, m) of a block from its words; half_block (0 or 1) matters with HALF_SCALES only
@@ -70,12 +74,12 @@ vec2 scale_of(uvec4 words, uint item, uint block, uint half_block) {
 #if defined(PLAIN)
     return vec2(1.0, 0.0);
 #elif WEIGHT_TYPE == WEIGHT_Q4_1 || WEIGHT_TYPE == WEIGHT_Q5_1
-    return unpackHalf2x16(words.x);
+    return unpackHalf2x16(words.x ^ after_sums);
 #elif WEIGHT_TYPE == WEIGHT_Q4_K || WEIGHT_TYPE == WEIGHT_Q5_K
     return k4_scale(words, block % 8u);
 #elif WEIGHT_TYPE == WEIGHT_Q2_K
     const uint both = words.x >> (block % 2u * 16u + half_block * 8u);
-    return unpackHalf2x16(words.y) * vec2(float(both & 15u), -float((both >> 4) & 15u));
+    return unpackHalf2x16(words.y ^ after_sums) * vec2(float(both & 15u), -float((both >> 4) & 15u));
 #else
 #if WEIGHT_TYPE == WEIGHT_Q6_K
     const int sub = int(words.x << ((1u - block % 2u) * 16u + (1u - half_block) * 8u)) >> 24;
@@ -83,11 +87,11 @@ vec2 scale_of(uvec4 words, uint item, uint block, uint half_block) {
 #elif WEIGHT_TYPE == WEIGHT_Q3_K
     const uint i = block % 8u * 2u + half_block;
     const uint low = ((i < 8u ? words.y : words.z) >> (i % 8u * 4u)) & 15u, high = (words.w >> (i * 2u)) & 3u;
-    const float d = unpackHalf2x16(words.x).x * float(int(low | (high << 4)) - 32);
+    const float d = unpackHalf2x16(words.x ^ after_sums).x * float(int(low | (high << 4)) - 32);
 #elif WEIGHT_TYPE == WEIGHT_IQ4_XS
     const uint i = block % 8u;
     const uint low = (words.y >> (i * 4u)) & 15u, high = (words.x >> (16u + i * 2u)) & 3u;
-    const float d = unpackHalf2x16(words.x).x * float(int(low | (high << 4)) - 32);
+    const float d = unpackHalf2x16(words.x ^ after_sums).x * float(int(low | (high << 4)) - 32);
 #elif WEIGHT_TYPE == WEIGHT_MXFP4
     // half of 2^(e - 127), since the codebook has the values doubled
     const uint e = (words.x >> (item % 4u * 8u)) & 255u;
@@ -126,14 +130,16 @@ vec4 byte_floats(uint word) {
 #define TWO_BIT_PLACE(p) (((p) >> 2) * 4u + ((p) & 1u) * 2u)
 
 // bit `from` of each byte to bit `to`, and what is beside it somewhere else
-uint move_bit(uint word, uint from, uint to) { return from < to ? word << ((to - from) & 31u) : word >> ((from - to) & 31u); }
+uint move_bit(uint word, uint from, uint to) {
+    return from < to ? word << (((to - from) & 31u) + after_sums) : word >> (((from - to) & 31u) + after_sums);
+}
 
 // the q of the quad at place p of a unit, as bytes
 uint unit_bytes(QUANT_ELEMENT unit, uvec2 high, uint p) {
 #if LOW_BITS == 4
-    const uint low = (unit[p & 3u] >> ((p >> 2) * 4u)) & 0x0f0f0f0fu;
+    const uint low = p < 4u ? unit[p & 3u] & (0x0f0f0f0fu ^ after_sums) : (unit[p & 3u] >> (4u + after_sums)) & 0x0f0f0f0fu;
 #else
-    const uint low = (unit[(p >> 1) & 1u] >> TWO_BIT_PLACE(p)) & 0x03030303u;
+    const uint low = (unit[(p >> 1) & 1u] >> (TWO_BIT_PLACE(p) + after_sums)) & 0x03030303u;
 #endif
 #if HIGH_BITS == 1
     return low | (move_bit(high.x, p, LOW_BITS) & (0x01010101u << LOW_BITS));

@@ -8,9 +8,9 @@
 // The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
 // Half of a tile's rows are always on their way: a turn asks for its second half, multiplies the first, asks for the next
-// turn's first half, multiplies the second. NVIDIA's compiler has a warp wait for all loads together that are used in
-// another turn of a loop than they were asked for in; so only one half is. With ONE_TURN a team has one tile at most and
-// there is no loop.
+// turn's first half, multiplies the second. NVIDIA's compiler has a warp wait for all of a loop's loads together, and would
+// do so as soon as it can use any: so what unpacks the second half is made to depend on the sums of the first (after_sums,
+// dequant.glsl), and there is no branch in a turn. With ONE_TURN a team has one tile at most and there is no loop.
 //
 // Left alone, that compiler also asks for weights just before it uses them, to need fewer registers. ASKED stands behind
 // loads of the loop that must not come later: a barrier of a subgroup, which loads of buffers that may be written (FIXED in
@@ -107,7 +107,8 @@ float row_total(uint i) {
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_AT(name, i, at) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), at);
 #define LOAD_ROW(name, i) LOAD_AT(name, i, block)
-#define LOAD_NEXT(name, i) LOAD_AT(name, i, next_block)
+#define LOAD_NEXT(name, i) LOAD_AT(name, i, next_block + after_sums)
+#define AND_SUM(name, i) ^ floatBitsToUint(sum_##name)
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
 // A lane beyond the last block repeats that one with an x of zeros: to leave the product out would be a branch, into which
 // compilers move the loads.
@@ -182,8 +183,8 @@ float row_total(uint i) {
         EACH_SUM(ADD_ROW) \
         FINISH_TILE
 #else
-// Where nothing comes next, what is at hand is asked for again: a branch would part the loads from the products that hide
-// them.
+// Where nothing comes next the last row is asked for again: a branch would part the loads from the products that hide
+// them. (rows < 2^31)
 #define BEGIN_TILES \
     BEGIN_ROWS \
     EACH_GROUP { \
@@ -197,7 +198,8 @@ float row_total(uint i) {
             EACH_FIRST(ADD_ROW) \
             const bool last_chunk = chunk + 1u == CHUNKS; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
-            if (last_chunk && HAS_MORE_TILES) loaded = FIRST_TILE(group + gl_NumWorkGroups.x); \
+            loaded = last_chunk ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
+            after_sums = (0u EACH_FIRST(AND_SUM)) & (rows >> 31); \
             EACH_FIRST(LOAD_NEXT) \
             ASKED \
             EACH_SECOND(ADD_ROW) \
