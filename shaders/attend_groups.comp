@@ -1,11 +1,14 @@
 #version 460
-// Decode attention for GPUs. A workgroup of LANES does HEADS of the query heads that share a KV head, for every
-// gl_NumWorkGroups.x-th token range of SPLIT; ranges are numbered from the first one that is seen. Of a range each subgroup
-// has neighbouring tokens, whose keys and values are loaded once for all heads and whose weights are its own affair:
-// subgroups meet only where a range's results are added up. LANES_A_TOKEN lanes share a token, eight dimensions a load
-// each. A head's arithmetic depends neither on the other heads nor on how ranges are shared out. The unnormalised results
-// of a range go to partials, unless MERGE finds it the only one; with MERGE the last of a head's workgroups to arrive joins
-// the ranges as attend_merge.comp does.
+// Decode attention for GPUs. A workgroup of LANES does HEADS (1, 2 or 4) of the query heads that share a KV head, for every
+// gl_NumWorkGroups.x-th token range of SPLIT; ranges are numbered from the first one that is seen. It goes through a range
+// in chunks, of which each subgroup has neighbouring tokens, whose keys and values are loaded once for all heads;
+// LANES_A_TOKEN lanes share a token, eight dimensions a load each. Maxima and sums are a subgroup's own affair: subgroups
+// meet only where a range's results are added up. A head's arithmetic depends neither on the other heads nor on how ranges
+// are shared out. The unnormalised results of a range go to partials, unless MERGE finds it the only one; with MERGE the
+// last of a head's workgroups to arrive joins the ranges as attend_merge.comp does.
+//
+// Its code shares the instruction cache with the other kernels of a layer: there is one place each that loads keys, loads
+// values and multiplies, and as few steps are unrolled as keep the bus busy.
 #include "binding.glsl"
 #include "state.glsl"
 #include "window.glsl"
@@ -41,257 +44,306 @@ PUSH_BEGIN
 PUSH_END
 
 #define OWN_AWAIT
+#define AWAITS_ALWAYS
 #define SUBGROUPS (LANES / SUBGROUP_SIZE)
 #define HEAD_VECTORS (HEAD_DIM / 4u)
 #define HEAD_UNITS (HEAD_DIM / 8u)  // 16-byte units of a key
 #define UNITS_A_LANE ((HEAD_UNITS + LANES_A_TOKEN - 1u) / LANES_A_TOKEN)
-#define STEPS (SPLIT * LANES_A_TOKEN / LANES)  // tokens of a lane in a range: 8 or 4, at most LANES_A_TOKEN
+#define UNITS (UNITS_A_LANE * LANES_A_TOKEN)  // with those beyond the head's end
+#define STEPS 4u  // tokens of a lane in a chunk
 #define SLOTS (SUBGROUP_SIZE / LANES_A_TOKEN)  // tokens of a subgroup in a step
 #define TOKENS_A_SUBGROUP (STEPS * SLOTS)
-#define LANES_A_WEIGHT (LANES_A_TOKEN / STEPS)
+#define CHUNK (SUBGROUPS * TOKENS_A_SUBGROUP)
+#define LANES_A_STEP (LANES_A_TOKEN / STEPS)
+#define SCORES (HEADS > LANES_A_STEP ? HEADS / LANES_A_STEP : 1u)  // that a lane ends up with, of neighbouring heads
+#define LANES_A_SCORE (LANES_A_STEP * SCORES / HEADS)
 #define LOADS (STEPS * UNITS_A_LANE)
+#define WEIGHT_VECTORS (STEPS * HEADS / 4u)  // of a slot
 #define KEPT (8 / SLOTS)  // of a unit's eight dimensions, what a lane has once the slots are added up
-#define EARLY_VALUES (HEADS > 2 ? 4u : STEPS)  // steps whose values are asked for with the keys: else registers run out
+#define FACTOR_VECTORS ((SUBGROUPS + 3u) / 4u)
 #define LOWEST -3.0e38
 
-shared vec4 weights[SUBGROUPS * HEADS * TOKENS_A_SUBGROUP / 4];  // by subgroup, slot, head and step
-shared float tops[HEADS * SUBGROUPS], totals[HEADS * SUBGROUPS];
-shared vec4 parts[SUBGROUPS * HEADS_AT_ONCE * HEAD_VECTORS];  // each subgroup's results for a range
+shared vec4 queries[HEADS * UNITS * 2u];  // of a head the even vectors, then the odd ones
+shared vec4 weights[SUBGROUPS * SLOTS * WEIGHT_VECTORS];  // by subgroup, slot, step and head
+shared float rescales[SUBGROUPS * HEADS];  // what a subgroup's results so far are multiplied by, as its maximum rises
+shared float tops[HEADS * SUBGROUPS], totals[HEADS * SUBGROUPS], range_tops[HEADS];
+shared vec4 factors[HEADS * FACTOR_VECTORS], weighted[HEADS * FACTOR_VECTORS];  // of subgroups, and their totals times them
+shared vec4 parts[SUBGROUPS * HEADS * HEAD_VECTORS];  // each subgroup's results for a range
 
 #ifdef MERGE
 shared uint arrived;
 #include "attend_join.glsl"
 #endif
 
-// Adds up what the subgroups have of the `count` heads from `base` on.
-void finish_range(uint range, uint splits, uint first_head, uint base, uint count) {
-    [[dont_unroll]] for (uint item = gl_LocalInvocationIndex; item < count * HEAD_DIM / 2u; item += LANES) {
-        const uint part = item * 2u / HEAD_DIM, h = base + part, dim = item * 2u % HEAD_DIM;
+void load_queries(uint first_head) {
+    [[dont_unroll]] for (uint i = gl_LocalInvocationIndex; i < HEADS * UNITS * 2u; i += LANES) {
+        const uint unit = i % UNITS, head = min(first_head + i / (UNITS * 2u), heads - 1u);
+        const vec4 query = q.data[(head * HEAD_UNITS + min(unit, HEAD_UNITS - 1u)) * 2u + i / UNITS % 2u];
+        queries[i] = unit < HEAD_UNITS ? query : vec4(0.0);
+    }
+}
+
+// How much each subgroup's results count.
+void weigh_subgroups() {
+    [[dont_unroll]] for (uint item = gl_LocalInvocationIndex; item < HEADS * SUBGROUPS; item += LANES) {
+        const uint h = item / SUBGROUPS, g = item % SUBGROUPS, at = h * FACTOR_VECTORS * 4u + g;
         float top = tops[h * SUBGROUPS];
-        [[unroll]] for (uint g = 1u; g < SUBGROUPS; ++g) top = max(top, tops[h * SUBGROUPS + g]);
-        vec2 value = vec2(0.0);
-        float total = 0.0;
-        [[unroll]] for (uint g = 0u; g < SUBGROUPS; ++g) {
-            const float own = tops[h * SUBGROUPS + g], factor = own == LOWEST ? 0.0 : exp(own - top);
-            const vec4 sum = parts[(g * HEADS_AT_ONCE + part) * HEAD_VECTORS + dim / 4u];
-            value = fma(vec2(factor), dim % 4u == 0u ? sum.xy : sum.zw, value);
-            total = fma(factor, totals[h * SUBGROUPS + g], total);
+        [[unroll]] for (uint other = 1u; other < SUBGROUPS; ++other) top = max(top, tops[h * SUBGROUPS + other]);
+        const float own = tops[item], factor = own == LOWEST ? 0.0 : exp(own - top);
+        factors[at / 4u][at % 4u] = factor;
+        weighted[at / 4u][at % 4u] = factor * totals[item];
+        if (g == 0u) range_tops[h] = top;
+    }
+}
+
+// Adds up what the subgroups have.
+void finish_range(uint range, uint splits, uint first_head, uint count) {
+    [[dont_unroll]] for (uint item = gl_LocalInvocationIndex; item < count * HEAD_DIM; item += LANES) {
+        const uint h = item / HEAD_DIM, dim = item % HEAD_DIM;
+        float value = 0.0, total = 0.0;
+        [[dont_unroll]] for (uint four = 0u; four < FACTOR_VECTORS; ++four) {
+            const vec4 factor = factors[h * FACTOR_VECTORS + four], sum = weighted[h * FACTOR_VECTORS + four];
+            [[unroll]] for (uint g = 0u; g < min(4u, SUBGROUPS); ++g) {
+                value = fma(factor[g], parts[(four * 4u + g) * HEADS * HEAD_VECTORS + item / 4u][item % 4u], value);
+                total += sum[g];
+            }
         }
-        const uint place = (first_head + h) * HEAD_DIM + dim;
+        const uint place = first_head * HEAD_DIM + item;
 #ifdef MERGE
         if (splits == 1u) {  // what joining a single range gives, to the bit
-            write_merged(place, value.x, total);
-            write_merged(place + 1u, value.y, total);
+            write_merged(place, value, total);
             continue;
         }
 #endif
-        const uint vector = range * heads * HEAD_VECTORS + place / 4u;
-        result.data[vector][place % 4u] = value.x;
-        result.data[vector][place % 4u + 1u] = value.y;
-        if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(top, total);
+        result.data[range * heads * HEAD_VECTORS + place / 4u][item % 4u] = value;
+        if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(range_tops[h], total);
     }
 }
 
-void unpack8(uvec4 raw, out float values[8]) {
-    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
-        const vec2 two = unpackHalf2x16(raw[i]);
-        values[2u * i] = two.x;
-        values[2u * i + 1u] = two.y;
-    }
+vec4 unpack4(uint low, uint high) {
+    return vec4(unpackHalf2x16(low), unpackHalf2x16(high));
 }
 
-// A lane's keys or values of a range, up to row `newest` of the cache. Where this token's key and value are awaited, all
-// others were there before and are loaded meanwhile.
-#define LOAD_STEPS(first, count, values, cache, range, newest, wanted) \
-    [[unroll]] for (uint step = first; step < first + (count); ++step) { \
-        const uint row = clamp(first_row + (range) * SPLIT + step * SLOTS, oldest_row, newest); \
-        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) { \
-            const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u); \
-            if (wanted) values[step * UNITS_A_LANE + c] = cache.data[row * HEAD_UNITS + unit]; \
+#define STEP_ROW(s, turned) (lane_row + loaded + ((s) ^ (turned)) * SLOTS)
+// A lane's keys or values of the chunk at token `loaded`, up to row `newest` of the cache; `turned` changes the steps' order.
+#define LOAD_STEPS(values, cache, turned) \
+    if (loads) { \
+        [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
+            const uint row = clamp(STEP_ROW(s, turned), oldest_row, newest); \
+            [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) { \
+                const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u); \
+                values[s * UNITS_A_LANE + c] = cache.data[row * HEAD_UNITS + unit]; \
+            } \
         } \
     }
-// Half of a token's lanes give their dot products of `kept` steps to the others, and get as many others.
-#define ADD_HALVES(m, kept) { \
-        const bool upper = (t & (m)) != 0u; \
-        [[unroll]] for (uint i = 0u; i < kept * HEADS; ++i) { \
-            const float own = upper ? dots[kept * HEADS + i] : dots[i], given = upper ? dots[i] : dots[kept * HEADS + i]; \
-            dots[i] = own + subgroupShuffleXor(given, m); \
+// This token's, and what stands for those behind it.
+#define LOAD_NEWEST(values, cache, turned) \
+    [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
+        [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) { \
+            const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u); \
+            if (STEP_ROW(s, turned) >= newest_row) values[s * UNITS_A_LANE + c] = cache.data[newest_row * HEAD_UNITS + unit]; \
+        } \
+    }
+#define CLEAR_SUMS { \
+        [[unroll]] for (uint i = 0u; i < HEADS * UNITS_A_LANE * 8u; ++i) acc[i] = 0.0; \
+        [[unroll]] for (uint i = 0u; i < SCORES; ++i) { \
+            top[i] = LOWEST; \
+            total[i] = 0.0; \
         } \
     }
 // Half of the slots give `kept` dimensions of each unit to the others, and get as many others.
 #define ADD_SLOTS(m, kept) { \
         const bool upper = (t & (m)) != 0u; \
-        [[unroll]] for (uint h = 0u; h < HEADS; ++h) total[h] += subgroupShuffleXor(total[h], m); \
         [[unroll]] for (uint unit = 0u; unit < HEADS * UNITS_A_LANE; ++unit) { \
             [[unroll]] for (uint i = 0u; i < kept; ++i) { \
-                const float own = upper ? sums_of[unit * 8u + i + kept] : sums_of[unit * 8u + i]; \
-                const float given = upper ? sums_of[unit * 8u + i] : sums_of[unit * 8u + i + kept]; \
-                sums_of[unit * 8u + i] = own + subgroupShuffleXor(given, m); \
+                const float own = upper ? acc[unit * 8u + i + kept] : acc[unit * 8u + i]; \
+                const float given = upper ? acc[unit * 8u + i] : acc[unit * 8u + i + kept]; \
+                acc[unit * 8u + i] = own + subgroupShuffleXor(given, m); \
             } \
         } \
     }
-// Whether this subgroup has tokens of a range that are seen.
-#define SEES(range) (subgroup_token + (range) * SPLIT <= position \
-    && subgroup_token + (range) * SPLIT + TOKENS_A_SUBGROUP > seen)
 
 void kernel() {
     const uint t = gl_LocalInvocationIndex, lane = t % LANES_A_TOKEN, subgroup = t / SUBGROUP_SIZE;
     const uint slot = t % SUBGROUP_SIZE / LANES_A_TOKEN;
     const uint position = state.data[STATE_POSITION];
     const uint seen = first_seen(position, window), first_split = seen / SPLIT, splits = position / SPLIT - first_split + 1u;
-    uint range = gl_WorkGroupID.x;
-    if (range >= splits) return;
+#if HEADS == 1
+    const uint first_head = gl_WorkGroupID.y, head_count = 1u, kv_head = first_head / (heads / kv_heads);
+#else
     const uint shared_by = heads / kv_heads, sharers = (shared_by + HEADS - 1u) / HEADS;  // heads, and workgroups, of a KV head
     const uint kv_head = gl_WorkGroupID.y / sharers, of_sharer = (gl_WorkGroupID.y - kv_head * sharers) * HEADS;
     const uint first_head = kv_head * shared_by + of_sharer, head_count = min(HEADS, shared_by - of_sharer);
-    const uint subgroup_token = first_split * SPLIT + subgroup * TOKENS_A_SUBGROUP;
-    const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
-    const uint first_row = base_row + subgroup_token + slot;
-    const uint own_step = lane / LANES_A_WEIGHT;  // of the token whose scores this lane ends up with
-    const uint weights_at = (subgroup * SLOTS + slot) * HEADS * STEPS;
-    uvec4 ks[LOADS], vs[LOADS];
-    const bool sees_first = SEES(range);
-#if defined(RESIDENT) || defined(FLAGS)
-    const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
-    if (sees_first) {
-        LOAD_STEPS(0u, STEPS, ks, k_cache, range, old_row, true)
-        LOAD_STEPS(0u, EARLY_VALUES, vs, v_cache, range, old_row, true)
-    }
-    AWAIT
-    if (sees_first) {
-        LOAD_STEPS(0u, STEPS, ks, k_cache, range, newest_row, row == newest_row)
-        LOAD_STEPS(0u, EARLY_VALUES, vs, v_cache, range, newest_row, row == newest_row)
-    }
-#else
-    if (sees_first) {
-        LOAD_STEPS(0u, STEPS, ks, k_cache, range, newest_row, true)
-        LOAD_STEPS(0u, EARLY_VALUES, vs, v_cache, range, newest_row, true)
-    }
 #endif
-    [[dont_unroll]] for (; range < splits; range += gl_NumWorkGroups.x) {
-        const uint next = range + gl_NumWorkGroups.x;
-        const bool sees = SEES(range);
-        float top[HEADS], total[HEADS], sums_of[HEADS * UNITS_A_LANE * 8u];
-        [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-            top[h] = LOWEST;
-            total[h] = 0.0;
-            [[unroll]] for (uint i = 0u; i < UNITS_A_LANE * 8u; ++i) sums_of[h * UNITS_A_LANE * 8u + i] = 0.0;
-        }
-        if (sees) {
-            vec4 queries[HEADS * UNITS_A_LANE * 2u];  // not kept, to leave registers to what is under way
-            [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-                    const uint unit = c * LANES_A_TOKEN + lane;
-                    const uint at = (min(first_head + h, heads - 1u) * HEAD_UNITS + min(unit, HEAD_UNITS - 1u)) * 2u;
-                    [[unroll]] for (uint half_unit = 0u; half_unit < 2u; ++half_unit)
-                        queries[(h * UNITS_A_LANE + c) * 2u + half_unit] = unit < HEAD_UNITS ? q.data[at + half_unit] : vec4(0.0);
-                }
-            }
-            float dots[STEPS * HEADS];
-            [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
-                if (s == EARLY_VALUES) LOAD_STEPS(EARLY_VALUES, STEPS - EARLY_VALUES, vs, v_cache, range, newest_row, true)
-                [[unroll]] for (uint h = 0u; h < HEADS; ++h) dots[s * HEADS + h] = 0.0;
-                [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-                    float key[8];
-                    unpack8(ks[s * UNITS_A_LANE + c], key);
-                    [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                        [[unroll]] for (uint i = 0u; i < 8u; ++i)
-                            dots[s * HEADS + h] = fma(queries[(h * UNITS_A_LANE + c) * 2u + i / 4u][i % 4u], key[i], dots[s * HEADS + h]);
+    const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
+    const uint subgroup_token = subgroup * TOKENS_A_SUBGROUP, lane_row = base_row + subgroup_token + slot;
+    // A lane ends up with the scores of one token. It has the keys in the order in which those that it gives away come last.
+    const uint own_step = lane / LANES_A_STEP, own_head = lane % LANES_A_STEP / LANES_A_SCORE * SCORES;
+    uvec4 ks[LOADS], vs[LOADS];
+    float acc[HEADS * UNITS_A_LANE * 8u], top[SCORES], total[SCORES];
+    CLEAR_SUMS
+    bool sees = false;  // whether this subgroup has tokens of the chunk at hand that are seen
+    uint range = gl_WorkGroupID.x, chunk = (first_split + range) * SPLIT;  // its first token
+#if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
+    const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
+#else
+    const uint old_row = newest_row;
+    if (range >= splits) return;
+#endif
+    // Round 0 asks for the first chunk, each later one does a chunk and asks for the next.
+    [[dont_unroll]] for (bool works = false;; works = true) {
+        const bool ends = chunk % SPLIT == SPLIT - CHUNK || chunk + CHUNK > position;
+        const uint loaded_range = works && ends ? range + gl_NumWorkGroups.x : range;
+        const uint loaded = !works ? chunk : ends ? (first_split + loaded_range) * SPLIT : chunk + CHUNK;
+        const bool sees_loaded = loaded + subgroup_token <= position && loaded + subgroup_token + TOKENS_A_SUBGROUP > seen;
+        const bool loads = loaded_range < splits && sees_loaded;
+        const uint newest = works ? newest_row : old_row;
+        if (works) {
+            if (sees) {
+                float dots[STEPS * HEADS];
+                [[unroll]] for (uint i = 0u; i < STEPS * HEADS; ++i) dots[i] = 0.0;
+                [[unroll]] for (uint part = 0u; part < 2u * UNITS_A_LANE; ++part) {
+                    vec4 query[HEADS];
+                    [[unroll]] for (uint h = 0u; h < HEADS; ++h)
+                        query[h] = queries[(h * 2u + part % 2u) * UNITS + part / 2u * LANES_A_TOKEN + lane];
+                    [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                        const uvec4 raw = ks[s * UNITS_A_LANE + part / 2u];
+                        const vec4 key = part % 2u == 0u ? unpack4(raw.x, raw.y) : unpack4(raw.z, raw.w);
+                        [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
+                            [[unroll]] for (uint i = 0u; i < 4u; ++i) dots[s * HEADS + h] = fma(query[h][i], key[i], dots[s * HEADS + h]);
+                        }
                     }
                 }
-            }
-            // A token's lanes add up their dot products by halves: each ends with the sums of one step.
-#if STEPS == 8
-            ADD_HALVES(LANES_A_TOKEN / 2u, 4u)
-            ADD_HALVES(LANES_A_TOKEN / 4u, 2u)
-            ADD_HALVES(LANES_A_TOKEN / 8u, 1u)
-#else
-            ADD_HALVES(LANES_A_TOKEN / 2u, 2u)
-            ADD_HALVES(LANES_A_TOKEN / 4u, 1u)
-#endif
-            [[unroll]] for (uint m = LANES_A_WEIGHT / 2u; m > 0u; m /= 2u) {
-                [[unroll]] for (uint h = 0u; h < HEADS; ++h) dots[h] += subgroupShuffleXor(dots[h], m);
-            }
-            const uint own_token = subgroup_token + range * SPLIT + own_step * SLOTS + slot;
-            const bool unseen = own_token < seen || own_token > position;
-            [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                precise const float score = unseen ? LOWEST : dots[h] * scale;
-                top[h] = score;
-                [[unroll]] for (uint m = LANES_A_WEIGHT; m < SUBGROUP_SIZE; m *= 2u) top[h] = max(top[h], subgroupShuffleXor(top[h], m));
-                const uint at = weights_at + h * STEPS + own_step;
-                if (lane % LANES_A_WEIGHT == 0u) weights[at / 4u][at % 4u] = unseen ? 0.0 : exp(score - top[h]);
+                // A token's lanes add up their dot products, by halves: of steps, then of heads.
+                [[unroll]] for (uint m = 2u; m > 0u; m /= 2u) {
+                    [[unroll]] for (uint i = 0u; i < m * HEADS; ++i)
+                        dots[i] += subgroupShuffleXor(dots[m * HEADS + i], m * LANES_A_STEP);
+                }
+                [[unroll]] for (uint m = LANES_A_STEP / 2u; m > 0u; m /= 2u) {
+                    const uint kept = m >= LANES_A_SCORE ? m / LANES_A_SCORE * SCORES : 0u;
+                    const bool upper = (lane & m) != 0u;
+                    [[unroll]] for (uint i = 0u; i < max(kept, SCORES); ++i) {
+                        const float own = kept > 0u && upper ? dots[kept + i] : dots[i];
+                        const float given = kept > 0u && !upper ? dots[kept + i] : dots[i];
+                        dots[i] = own + subgroupShuffleXor(given, m);
+                    }
+                }
+                const uint own_token = chunk + subgroup_token + own_step * SLOTS + slot;
+                const bool unseen = own_token < seen || own_token > position;
+                [[unroll]] for (uint i = 0u; i < SCORES; ++i) {
+                    precise const float score = unseen ? LOWEST : dots[i] * scale;
+                    float chunk_top = score;
+                    [[unroll]] for (uint m = LANES_A_STEP; m < SUBGROUP_SIZE; m *= 2u) chunk_top = max(chunk_top, subgroupShuffleXor(chunk_top, m));
+                    chunk_top = max(chunk_top, top[i]);
+                    const float rescale = exp(top[i] - chunk_top), weight = unseen ? 0.0 : exp(score - chunk_top);
+                    top[i] = chunk_top;
+                    total[i] = fma(total[i], rescale, weight);
+                    const uint at = ((subgroup * SLOTS + slot) * STEPS + own_step) * HEADS + own_head + i;
+                    weights[at / 4u][at % 4u] = weight;
+                    rescales[subgroup * HEADS + own_head + i] = rescale;
+                }
             }
         }
-        subgroupMemoryBarrierShared();
-        subgroupBarrier();
-        [[unroll]] for (uint quad = 0u; quad < STEPS; quad += 4u) {
+        LOAD_STEPS(ks, k_cache, own_step)
+        if (works) {
+            subgroupMemoryBarrierShared();
+            subgroupBarrier();
             if (sees) {
-                vec4 own[HEADS];
-                [[unroll]] for (uint h = 0u; h < HEADS; ++h) own[h] = weights[(weights_at + h * STEPS + quad) / 4u];
-                [[unroll]] for (uint s = 0u; s < 4u; ++s) {
-                    [[unroll]] for (uint h = 0u; h < HEADS; ++h) total[h] += own[h][s];
-                    [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-                        float value[8];
-                        unpack8(vs[(quad + s) * UNITS_A_LANE + c], value);
+                [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
+                    const float rescale = rescales[subgroup * HEADS + h];
+                    [[unroll]] for (uint i = 0u; i < UNITS_A_LANE * 8u; ++i) acc[h * UNITS_A_LANE * 8u + i] *= rescale;
+                }
+                [[unroll]] for (uint s = 0u; s < STEPS; ++s) {
+                    float own[HEADS];
+                    [[unroll]] for (uint h = 0u; h < HEADS; ++h)
+                        own[h] = weights[(subgroup * SLOTS + slot) * WEIGHT_VECTORS + (s * HEADS + h) / 4u][(s * HEADS + h) % 4u];
+                    [[unroll]] for (uint part = 0u; part < 2u * UNITS_A_LANE; ++part) {
+                        const uvec4 raw = vs[s * UNITS_A_LANE + part / 2u];
+                        const vec4 value = part % 2u == 0u ? unpack4(raw.x, raw.y) : unpack4(raw.z, raw.w);
                         [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                            [[unroll]] for (uint i = 0u; i < 8u; ++i)
-                                sums_of[(h * UNITS_A_LANE + c) * 8u + i] = fma(own[h][s], value[i], sums_of[(h * UNITS_A_LANE + c) * 8u + i]);
+                            const uint at = h * UNITS_A_LANE * 8u + part * 4u;
+                            [[unroll]] for (uint i = 0u; i < 4u; ++i) acc[at + i] = fma(own[h], value[i], acc[at + i]);
                         }
                     }
                 }
             }
-            if (next < splits) LOAD_STEPS(quad, 4u, ks, k_cache, next, newest_row, true)
+            subgroupBarrier();
         }
-        // The slots add up theirs, again by halves: a lane ends with KEPT dimensions of each of its units.
-#if SLOTS > 1
-        if (sees) {
+        LOAD_STEPS(vs, v_cache, 0u)
+        if (works && ends) {
+            // The slots add up theirs, again by halves: a lane ends with KEPT dimensions of each of its units.
+#if SUBGROUP_SIZE > LANES_A_TOKEN
             ADD_SLOTS(LANES_A_TOKEN, 4u)
-#if SLOTS > 2
+#endif
+#if SUBGROUP_SIZE > 2 * LANES_A_TOKEN
             ADD_SLOTS(2u * LANES_A_TOKEN, 2u)
 #endif
-#if SLOTS > 4
+#if SUBGROUP_SIZE > 4 * LANES_A_TOKEN
             ADD_SLOTS(4u * LANES_A_TOKEN, 1u)
 #endif
-        }
-#endif
-        if (next < splits) LOAD_STEPS(0u, EARLY_VALUES, vs, v_cache, next, newest_row, true)
-        if (t % SUBGROUP_SIZE == 0u) {
-            [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
-                tops[h * SUBGROUPS + subgroup] = top[h];
-                totals[h * SUBGROUPS + subgroup] = total[h];
+            [[unroll]] for (uint i = 0u; i < SCORES; ++i) {
+                [[unroll]] for (uint m = LANES_A_STEP; m < SUBGROUP_SIZE; m *= 2u) total[i] += subgroupShuffleXor(total[i], m);
+                if (t % SUBGROUP_SIZE < LANES_A_STEP) {
+                    tops[(own_head + i) * SUBGROUPS + subgroup] = top[i];
+                    totals[(own_head + i) * SUBGROUPS + subgroup] = total[i];
+                }
             }
-        }
-        [[unroll]] for (uint base = 0u; base < HEADS; base += HEADS_AT_ONCE) {
-            [[unroll]] for (uint h = 0u; h < min(HEADS_AT_ONCE, HEADS - base); ++h) {
+            if (range != gl_WorkGroupID.x) barrier();  // the parts before have been read
+            [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
                 [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
-                    const uint unit = c * LANES_A_TOKEN + lane, from = ((base + h) * UNITS_A_LANE + c) * 8u;
-                    const uint place = (subgroup * HEADS_AT_ONCE + h) * HEAD_VECTORS + unit * 2u;
+                    const uint unit = c * LANES_A_TOKEN + lane, from = (h * UNITS_A_LANE + c) * 8u;
+                    const uint place = (subgroup * HEADS + h) * HEAD_VECTORS + unit * 2u;
                     if (unit >= HEAD_UNITS) continue;
 #if SUBGROUP_SIZE == LANES_A_TOKEN
-                    parts[place] = vec4(sums_of[from], sums_of[from + 1u], sums_of[from + 2u], sums_of[from + 3u]);
-                    parts[place + 1u] = vec4(sums_of[from + 4u], sums_of[from + 5u], sums_of[from + 6u], sums_of[from + 7u]);
+                    parts[place] = vec4(acc[from], acc[from + 1u], acc[from + 2u], acc[from + 3u]);
+                    parts[place + 1u] = vec4(acc[from + 4u], acc[from + 5u], acc[from + 6u], acc[from + 7u]);
 #elif SUBGROUP_SIZE == 2 * LANES_A_TOKEN
-                    parts[place + slot] = vec4(sums_of[from], sums_of[from + 1u], sums_of[from + 2u], sums_of[from + 3u]);
+                    parts[place + slot] = vec4(acc[from], acc[from + 1u], acc[from + 2u], acc[from + 3u]);
 #else
                     const uint dim = slot % 2u * 4u + slot / 2u % 2u * 2u + slot / 4u % 2u * (2u - KEPT);
-                    [[unroll]] for (uint i = 0u; i < KEPT; ++i) parts[place + dim / 4u][dim % 4u + i] = sums_of[from + i];
+                    [[unroll]] for (uint i = 0u; i < KEPT; ++i) parts[place + dim / 4u][dim % 4u + i] = acc[from + i];
 #endif
                 }
             }
             barrier();
-            finish_range(range, splits, first_head, base, min(HEADS_AT_ONCE, max(head_count, base) - base));
-            if (base + HEADS_AT_ONCE < HEADS) barrier();
+            weigh_subgroups();
+            barrier();
+            finish_range(range, splits, first_head, head_count);
+            CLEAR_SUMS
         }
-        if (next < splits) barrier();
+        if (!works) {
+#if defined(RESIDENT) || defined(FLAGS)
+            AWAIT
+            if (range >= splits) return;
+            if (position - loaded - subgroup_token < TOKENS_A_SUBGROUP) {
+                LOAD_NEWEST(ks, k_cache, own_step)
+                LOAD_NEWEST(vs, v_cache, 0u)
+            }
+#endif
+            load_queries(first_head);
+            barrier();
+        }
+        range = loaded_range;
+        if (range >= splits) break;
+        chunk = loaded;
+        sees = sees_loaded;
     }
 #ifdef MERGE
     if (splits == 1u) return;
+#ifdef FLAGS
+    flag_join();
+    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    barrier();
+#else
     memoryBarrierBuffer();
     barrier();
     if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
     barrier();
+#endif
     if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
+#ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
     memoryBarrierBuffer();
+#endif
     merge(first_head, head_count, splits);
     if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;
 #endif

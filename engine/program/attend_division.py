@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from engine.models.config import Geometry
 from engine.vulkan.pipelines import Resident
 
 _LANES = 512
 LEAST_RANGE_TOKENS = 64  # no device's token ranges are shorter; those of software devices have so many
-_LANE_TOKENS = 8  # of a range: whose keys and values, a load each, are all under way at once
-_LANE_TOKENS_OF_MANY_LOADS = 4
-_MULTIPROCESSORS = 132  # a workgroup each: more registers than that allows two
+_LANE_TOKENS = 4  # of a chunk: whose keys and values, a load each, are under way at once
+_CHUNKS, _CHUNKS_OF_ONE_HEAD = 2, 4  # of a range: where heads share keys there are fewer ranges to fill a device
+_MULTIPROCESSORS = 132  # a workgroup each: more registers than that may allow two
 _MOST_HEADS = 4  # by registers
 _MOST_RESIDENT_HEADS = 2
-_OTHER_SHARED_BYTES = 1024
+_ALONE_TOKENS = 512  # of context, up to which every head has a workgroup of its own
+_OTHER_SHARED_BYTES = 2048
 
 
 class AttendShape(NamedTuple):
@@ -26,13 +28,6 @@ class AttendShape(NamedTuple):
     lanes: int
     lanes_a_token: int
     tokens: int
-
-
-class MostHeads(NamedTuple):
-    """A workgroup takes up to ``heads`` query heads of a KV head, with room for the results of ``at_once``."""
-
-    heads: int
-    at_once: int
 
 
 class AttendDivision(NamedTuple):
@@ -47,45 +42,47 @@ def attend_lanes(subgroup_size: int) -> int:
     return max(64, min(_LANES, 16 * subgroup_size))
 
 
-def attend_shape(head_size: int, subgroup_size: int) -> AttendShape:
-    """The shape of decode attention on a GPU: its fixed ranges are what the lanes can have under way at once."""
+def attend_shape(g: Geometry, subgroup_size: int) -> AttendShape:
+    """The shape of decode attention on a GPU."""
     lanes = attend_lanes(subgroup_size)
-    units = head_size // 8  # of 16 bytes; a power of two of lanes shares a token
-    lanes_a_token = min(subgroup_size, max(_LANE_TOKENS, 1 << (units - 1).bit_length()))
-    tokens = _LANE_TOKENS if units <= lanes_a_token else _LANE_TOKENS_OF_MANY_LOADS
-    return AttendShape(lanes, lanes_a_token, lanes // lanes_a_token * min(tokens, lanes_a_token))
+    units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
+    lanes_a_token = min(subgroup_size, max(8, 1 << (units - 1).bit_length()))
+    chunks = _CHUNKS if g.heads > g.kv_heads else _CHUNKS_OF_ONE_HEAD
+    return AttendShape(lanes, lanes_a_token, lanes // lanes_a_token * _LANE_TOKENS * chunks)
 
 
-def range_tokens(head_size: int, subgroup_size: int, row_kernels: bool) -> int:
-    """Tokens of a range of decode attention; frozen for a device, since others change bits."""
-    return LEAST_RANGE_TOKENS if row_kernels else attend_shape(head_size, subgroup_size).tokens
+def range_tokens(g: Geometry, subgroup_size: int, row_kernels: bool) -> int:
+    """Tokens of a range of decode attention; frozen for a device and a model, since others change bits."""
+    return LEAST_RANGE_TOKENS if row_kernels else attend_shape(g, subgroup_size).tokens
 
 
-def most_heads(
-    heads: int, kv_heads: int, head_size: int, subgroup_size: int, shared_bytes: int, resident: Resident | None
-) -> MostHeads:
-    """What a workgroup of decode attention takes where many tokens are seen.
+def most_heads(g: Geometry, subgroup_size: int, shared_bytes: int, resident: Resident | None) -> int:
+    """The query heads that a workgroup of decode attention takes where many tokens are seen: a power of two.
 
     ``shared_bytes``: a workgroup's shared memory, which holds each subgroup's results.
     """
-    shared = heads // kv_heads
-    most = -(-shared // -(-shared // (_MOST_RESIDENT_HEADS if resident else _MOST_HEADS)))
-    shape = attend_shape(head_size, subgroup_size)
+    shared = g.heads // g.kv_heads
+    shape = attend_shape(g, subgroup_size)
+    most = min(_MOST_RESIDENT_HEADS if resident else _MOST_HEADS, 1 << (shared - 1).bit_length())
     subgroups = shape.lanes // subgroup_size
-    others = _OTHER_SHARED_BYTES + most * (4 * shape.tokens + 8 * subgroups)
-    fitting = max(1, (shared_bytes - others) // (subgroups * 4 * head_size))
-    batches = -(-most // fitting)
-    return MostHeads(most, -(-most // batches))
+    head_bytes = 4 * (
+        subgroups * (g.head_size + 8) + 2 * g.head_size + shape.lanes // shape.lanes_a_token * _LANE_TOKENS
+    )
+    while most > 1 and most * head_bytes + _OTHER_SHARED_BYTES > shared_bytes:
+        most //= 2
+    return most
 
 
-def attend_division(heads: int, kv_heads: int, most: int, ranges: int, resident: Resident | None) -> AttendDivision:
-    """The division for up to ``ranges`` token ranges, with ``most`` heads a workgroup or one.
+def attend_division(
+    heads: int, kv_heads: int, most: int, ranges: int, tokens: int, resident: Resident | None
+) -> AttendDivision:
+    """The division for up to ``ranges`` ranges of ``tokens``, with ``most`` heads a workgroup or one.
 
-    Few ranges leave every head a workgroup of its own. Of many, workgroups share the work so that all of them run at
+    Few tokens leave every head a workgroup of its own. Of many, workgroups share the work so that all of them run at
     the same time: those that are ``resident``, else as many as an H200 has multiprocessors.
     """
+    shared = 1 if ranges * tokens <= _ALONE_TOKENS and resident is None else most
     multiprocessors = resident.workgroups if resident else _MULTIPROCESSORS
-    shared = 1 if ranges * heads <= multiprocessors and resident is None else most
     parts = max(1, min(ranges, multiprocessors // sharing_workgroups(heads, kv_heads, shared)))
     turns = -(-ranges // parts)
     return AttendDivision(shared, -(-ranges // turns))

@@ -272,7 +272,7 @@ class Lowering:
         kernel = self._small[kind]
         most, tokens = int(kernel.defines["HEADS"]), int(kernel.defines["SPLIT"])
         ranges = attended_ranges(self.context_bucket, window, tokens)
-        division = attend_division(g.heads, g.kv_heads, most, ranges, self.kernels.resident)
+        division = attend_division(g.heads, g.kv_heads, most, ranges, tokens, self.kernels.resident)
         if division.heads == 1:
             kernel = self._small.get(kind + ALONE, kernel)
         return kernel, (division.workgroups, sharing_workgroups(g.heads, g.kv_heads, division.heads), 1)

@@ -40,16 +40,15 @@ def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
 
 
 ALONE = "_alone"  # of a kind of attention: built for one query head a workgroup, which takes less shared memory
-_ONE_HEAD: Defines = {"HEADS": 1, "HEADS_AT_ONCE": 1}
+_ONE_HEAD: Defines = {"HEADS": 1}
 
 
 def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int, resident: Resident | None = None) -> Defines:
     """Defines of attend_groups.comp, besides HEAD_DIM and MERGE; ``shared_bytes`` of a workgroup."""
-    shape = attend_shape(g.head_size, subgroup_size)
-    most, at_once = most_heads(g.heads, g.kv_heads, g.head_size, subgroup_size, shared_bytes, resident)
+    shape = attend_shape(g, subgroup_size)
     return {
         "LANES": shape.lanes, "LANES_A_TOKEN": shape.lanes_a_token, "SPLIT": shape.tokens,
-        "HEADS": most, "HEADS_AT_ONCE": at_once,
+        "HEADS": most_heads(g, subgroup_size, shared_bytes, resident),
     }  # fmt: skip
 
 
@@ -71,7 +70,7 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
     size = device.subgroup_size
     head: Defines = {"HEAD_DIM": g.head_size}
     rope = rope_defines(g)
-    attend: Defines = {**head, "SPLIT": range_tokens(g.head_size, size, cpu)}
+    attend: Defines = {**head, "SPLIT": range_tokens(g, size, cpu)}
     merge = attend
     attend_name = "attend_rows"
     if not cpu:

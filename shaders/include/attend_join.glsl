@@ -19,26 +19,22 @@ void write_merged(uint i, float value, float total) {
 void join_vector(uint vector, uint first_head, uint count, uint splits) {
     const uint chain = gl_LocalInvocationIndex % 4u, h = vector / HEAD_VECTORS, at = first_head * HEAD_VECTORS + vector;
     const uint of_ours = h < count ? splits : 0u;
-    vec4 loaded[IN_FLIGHT], value = vec4(0.0);
-    vec2 found[IN_FLIGHT];
+    vec4 value = vec4(0.0);
     float top = LOWEST, total = 0.0;
-#define LOAD_RANGES(from) \
-    [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) { \
-        const uint s = (from) + chain + 4u * n; \
-        found[n] = vec2(LOWEST, 0.0); \
-        loaded[n] = vec4(0.0); \
-        if (s < of_ours) { \
-            found[n] = sums.data[s * heads + first_head + h]; \
-            loaded[n] = result.data[s * heads * HEAD_VECTORS + at]; \
-        } \
-    }
-    LOAD_RANGES(0u)
-    [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) top = max(top, found[n].x);
-    [[dont_unroll]] for (uint s = AT_ONCE + chain; s < of_ours; s += 4u) top = max(top, sums.data[s * heads + first_head + h].x);
-    top = max(top, subgroupShuffleXor(top, 1u));
-    top = max(top, subgroupShuffleXor(top, 2u));
     [[dont_unroll]] for (uint from = 0u; from < of_ours; from += AT_ONCE) {
-        if (from > 0u) LOAD_RANGES(from)
+        vec4 loaded[IN_FLIGHT];
+        vec2 found[IN_FLIGHT];
+        [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
+            const uint s = min(from + chain + 4u * n, of_ours - 1u);
+            found[n] = sums.data[s * heads + first_head + h];
+            loaded[n] = result.data[s * heads * HEAD_VECTORS + at];
+        }
+        if (from == 0u) {  // what is loaded are all ranges, as a rule
+            [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) top = max(top, found[n].x);
+            [[dont_unroll]] for (uint s = AT_ONCE + chain; s < of_ours; s += 4u) top = max(top, sums.data[s * heads + first_head + h].x);
+            top = max(top, subgroupShuffleXor(top, 1u));
+            top = max(top, subgroupShuffleXor(top, 2u));
+        }
         [[unroll]] for (uint n = 0u; n < IN_FLIGHT; ++n) {
             const float factor = from + chain + 4u * n < of_ours ? exp(found[n].x - top) : 0.0;
             total = fma(factor, found[n].y, total);
@@ -59,7 +55,7 @@ void join_vector(uint vector, uint first_head, uint count, uint splits) {
 void merge(uint first_head, uint count, uint splits) {
     const uint t = gl_LocalInvocationIndex;
 #if HEADS * HEAD_DIM > LANES
-    for (uint base = 0u; base < count * HEAD_DIM; base += LANES) join_vector((base + t) / 4u, first_head, count, splits);
+    [[dont_unroll]] for (uint base = 0u; base < count * HEAD_DIM; base += LANES) join_vector((base + t) / 4u, first_head, count, splits);
 #else
     join_vector(t / 4u, first_head, count, splits);
 #endif

@@ -17,3 +17,4 @@ layout(buffer_reference, std430, buffer_reference_align = 16) buffer FlagControl
 #define FLAGS_PUSH FlagControl flag_control; uint flag_target; uint flag_arrivals;
 
 void flag_wait();
+void flag_join();  // a barrier for buffers and shared memory

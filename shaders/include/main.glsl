@@ -33,7 +33,7 @@ void main() {
     if (uvec2(stamp_slots) != uvec2(0))
 #endif
     kernel();
-#ifdef FLAGS
+#if defined(FLAGS) && (defined(NULL_TWIN) || !defined(AWAITS_ALWAYS))
     flag_wait();  // where kernel() had nothing to do
 #endif
     STAMP_END

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from engine import FUSION_PASSES, Engine, Sampling
+from engine.models.config import Geometry
 from engine.program import attend_division as module
 from engine.program.attend_division import (
     LEAST_RANGE_TOKENS,
@@ -24,53 +27,65 @@ RESIDENT = Resident(512, 132)
 KIBIBYTES_48 = 48 << 10
 
 
+def geometry(heads: int, kv_heads: int, head_size: int) -> Geometry:
+    return cast(Geometry, SimpleNamespace(heads=heads, kv_heads=kv_heads, head_size=head_size))
+
+
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "head_size", "most", "resident"),
     [
-        *((32, 32, 128, (1, 1), (1, 1)), (32, 8, 128, (4, 4), (2, 2)), (9, 3, 64, (3, 3), (2, 2))),
-        *((24, 4, 64, (3, 3), (2, 2)), (16, 4, 256, (4, 2), (2, 2)), (28, 4, 128, (4, 4), (2, 2))),
-        *((40, 8, 128, (3, 3), (2, 2)), (96, 8, 64, (4, 4), (2, 2))),
+        *((32, 32, 128, 1, 1), (32, 8, 128, 4, 2), (9, 3, 64, 4, 2), (24, 4, 64, 4, 2), (16, 4, 256, 2, 2)),
+        *((28, 4, 128, 4, 2), (40, 8, 128, 4, 2), (16, 8, 128, 2, 2)),
     ],
 )
-def test_heads_share_keys_as_far_as_registers_go_and_results_as_memory_does(heads, kv_heads, head_size, most, resident):
-    assert most_heads(heads, kv_heads, head_size, 32, KIBIBYTES_48, None) == most
-    assert most_heads(heads, kv_heads, head_size, 32, KIBIBYTES_48, RESIDENT) == resident
-
-
-def test_one_result_at_a_time_where_memory_is_short():
-    assert most_heads(8, 2, 256, 32, 24 << 10, None) == (4, 1)
+def test_heads_share_keys_as_far_as_registers_and_memory_go(heads, kv_heads, head_size, most, resident):
+    g = geometry(heads, kv_heads, head_size)
+    assert most_heads(g, 32, KIBIBYTES_48, None) == most
+    assert most_heads(g, 32, KIBIBYTES_48, RESIDENT) == resident
 
 
 @pytest.mark.parametrize("subgroup_size", [4, 8, 16, 32, 64])
 @pytest.mark.parametrize("head_size", [8, 24, 64, 80, 96, 128, 256, 512])
-def test_the_kernel_can_have_every_shape(head_size, subgroup_size):
-    shape = attend_shape(head_size, subgroup_size)
-    steps = shape.tokens * shape.lanes_a_token // shape.lanes
-    assert steps in (4, 8) and steps <= shape.lanes_a_token and shape.tokens >= LEAST_RANGE_TOKENS
+@pytest.mark.parametrize("kv_heads", [2, 8])
+def test_the_kernel_can_have_every_shape(head_size, subgroup_size, kv_heads):
+    shape = attend_shape(geometry(8, kv_heads, head_size), subgroup_size)
+    chunk = 4 * shape.lanes // shape.lanes_a_token
+    assert shape.tokens >= LEAST_RANGE_TOKENS and shape.tokens % chunk == 0
+    assert shape.lanes_a_token >= 4  # a step's scores go to a quarter of a token's lanes
     assert subgroup_size % shape.lanes_a_token == 0 and subgroup_size // shape.lanes_a_token <= 8
-    assert shape.lanes % subgroup_size == 0 and shape.tokens % (shape.lanes // shape.lanes_a_token) == 0
+    assert shape.lanes % subgroup_size == 0
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "most"), [(32, 8, 4), (32, 32, 1), (9, 3, 3), (16, 4, 4), (64, 8, 4)])
+def test_ranges_on_an_h200():
+    assert attend_shape(geometry(32, 8, 128), 32) == (512, 16, 256)
+    assert attend_shape(geometry(32, 32, 128), 32) == (512, 16, 512)
+    assert attend_shape(geometry(9, 3, 64), 32) == (512, 8, 512)
+    assert attend_shape(geometry(16, 4, 256), 32) == (512, 32, 128)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "most"), [(32, 8, 4), (32, 32, 1), (9, 3, 4), (16, 4, 2), (64, 8, 4)])
 def test_one_head_a_workgroup_at_short_contexts(heads, kv_heads, most):
-    assert attend_division(heads, kv_heads, most, 2, None) == AttendDivision(1, 2)
-    assert attend_division(heads, kv_heads, 1, 1, RESIDENT) == AttendDivision(1, 1)
+    assert attend_division(heads, kv_heads, most, 2, 256, None) == AttendDivision(1, 2)
+    assert attend_division(heads, kv_heads, most, 4, 128, None).heads == 1
+    assert attend_division(heads, kv_heads, most, 3, 256, None).heads == most
+    assert attend_division(heads, kv_heads, most, 2, 512, None).heads == most
+    assert attend_division(heads, kv_heads, 1, 1, 512, RESIDENT) == AttendDivision(1, 1)
 
 
 def test_long_contexts_read_a_key_once_and_fill_the_device():
-    assert attend_division(32, 8, 4, 16, None) == AttendDivision(4, 16)  # 128 workgroups, one range each
-    assert attend_division(32, 8, 2, 16, RESIDENT) == AttendDivision(2, 8)
-    assert attend_division(32, 32, 1, 16, None) == AttendDivision(1, 4)
-    assert attend_division(16, 4, 4, 32, None) == AttendDivision(4, 32)
-    assert attend_division(28, 4, 4, 64, None) == AttendDivision(4, 16)  # seven heads share a key: four and three
+    assert attend_division(32, 8, 4, 16, 256, None) == AttendDivision(4, 16)  # 128 workgroups, one range each
+    assert attend_division(32, 8, 2, 16, 256, RESIDENT) == AttendDivision(2, 8)
+    assert attend_division(32, 32, 1, 8, 512, None) == AttendDivision(1, 4)
+    assert attend_division(16, 4, 2, 32, 128, None) == AttendDivision(2, 16)
+    assert attend_division(28, 4, 4, 64, 256, None) == AttendDivision(4, 16)  # seven heads share a key: four and three
 
 
 @pytest.mark.parametrize("resident", [None, RESIDENT, Resident(128, 2)])
-@pytest.mark.parametrize(("heads", "kv_heads", "most"), [(32, 8, 4), (32, 32, 1), (9, 3, 3), (200, 8, 1), (7, 1, 4)])
+@pytest.mark.parametrize(("heads", "kv_heads", "most"), [(32, 8, 4), (32, 32, 1), (9, 3, 4), (200, 8, 1), (7, 1, 4)])
 def test_every_range_has_a_workgroup_and_all_run_together(heads, kv_heads, most, resident):
     at_once = resident.workgroups if resident else 132
     for ranges in range(1, 300):
-        division = attend_division(heads, kv_heads, most, ranges, resident)
+        division = attend_division(heads, kv_heads, most, ranges, 256, resident)
         sharers = sharing_workgroups(heads, kv_heads, division.heads)
         assert division.heads in (1, most) and sharers * division.heads >= heads
         assert 1 <= division.workgroups <= ranges
@@ -120,9 +135,10 @@ def reply(path: Path, flips: bool) -> list[int]:
 def test_the_division_changes_no_id_across_a_bucket_and_flips(tiny_path: Path, small_device: list[AttendDivision]):
     shared_out = reply(tiny_path, flips=True)
     assert set(small_device) == {AttendDivision(1, 4), AttendDivision(2, 8)}
-    for multiprocessors, divisions in ((1, {(2, 1)}), (1 << 20, {(1, 4), (1, 8)})):
+    for multiprocessors, alone_tokens, divisions in ((1, 0, {(2, 1)}), (1 << 20, 1 << 20, {(1, 4), (1, 8)})):
         small_device.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
+            patch.setattr(module, "_ALONE_TOKENS", alone_tokens)
             assert reply(tiny_path, flips=False) == shared_out
         assert set(small_device) == divisions

@@ -233,7 +233,8 @@ def test_decode_attention_in_rows(gpu, size, heads, kv_heads, position, window):
         *((64, 4, 2, 128, 0, {}), (128, 8, 1, 200, 0, {}), (64, 4, 4, 999, 0, {}), (80, 5, 1, 130, 0, {"GATED": 1})),
         *((128, 4, 1, 4095, 0, {}), (256, 2, 1, 1000, 512, {"GATED": 1}), (24, 3, 1, 300, 65, {})),
         *((32, 2, 1, 77, 1, {}), (96, 4, 2, 199, 200, {}), (64, 2, 1, 128, 2, {}), (256, 1, 1, 5, 130, {})),
-        (64, 7, 1, 2500, 0, {"LANES": 64, "SPLIT": 64, "HEADS_AT_ONCE": 3}),
+        (64, 7, 1, 2500, 0, {"LANES": 64}),
+        (64, 5, 1, 700, 300, {"SPLIT": 64}),
     ],
 )
 def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window, changes):
@@ -243,7 +244,7 @@ def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window
     defines = attend_defines(geometry, gpu.device.subgroup_size, gpu.device.shared_bytes) | changes
     kinds = ("gated",) if defines.pop("GATED", None) else ("apart", "here")
     ranges = case.ranges(defines["SPLIT"])
-    one_head = defines | {"HEADS": 1, "HEADS_AT_ONCE": 1}
+    one_head = defines | {"HEADS": 1}
     found = case.run(gpu, "attend_groups", (ranges, heads), one_head, "apart")
     assert_within(found, case.expected, case.bound)
     behind_gate = gated(gpu, found, case.inputs[-1])
@@ -258,7 +259,7 @@ def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window
 
 def test_decode_attention_where_several_tokens_share_a_subgroup(gpu):
     case = decode(gpu, 32, 6, 2, 200, 0)
-    defines = {"LANES": 64, "LANES_A_TOKEN": 4, "SPLIT": 64, "HEADS": 3, "HEADS_AT_ONCE": 3}
+    defines = {"LANES": 64, "LANES_A_TOKEN": 4, "SPLIT": 128, "HEADS": 4}
     for merged in ("apart", "here"):
         found = case.run(gpu, "attend_groups", (2, 2), defines, merged)
         assert_within(found, case.expected, case.bound)
