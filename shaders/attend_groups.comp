@@ -332,8 +332,11 @@ void kernel() {
     if (splits == 1u) return;
 #ifdef FLAGS
     flag_join();
-    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-    barrier();
+    if (t == 0u) {
+        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u,
+            gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    }
+    flag_join();
 #else
     memoryBarrierBuffer();
     barrier();

@@ -14,7 +14,7 @@ from engine.vulkan.pipelines import Resident
 _LANES = 512
 LEAST_RANGE_TOKENS = 64  # no device's token ranges are shorter; those of software devices have so many
 _LANE_TOKENS = 4  # of a chunk: whose keys and values, a load each, are under way at once
-_CHUNKS, _CHUNKS_OF_ONE_HEAD = 2, 4  # of a range: where heads share keys there are fewer ranges to fill a device
+_CHUNKS = 2  # of a range
 _MULTIPROCESSORS = 132  # a workgroup each: more registers than that may allow two
 _MOST_HEADS = 4  # by registers
 _MOST_RESIDENT_HEADS = 2
@@ -42,18 +42,17 @@ def attend_lanes(subgroup_size: int) -> int:
     return max(64, min(_LANES, 16 * subgroup_size))
 
 
-def attend_shape(g: Geometry, subgroup_size: int) -> AttendShape:
+def attend_shape(head_size: int, subgroup_size: int) -> AttendShape:
     """The shape of decode attention on a GPU."""
     lanes = attend_lanes(subgroup_size)
-    units = g.head_size // 8  # of 16 bytes; a power of two of lanes shares a token
+    units = head_size // 8  # of 16 bytes; a power of two of lanes shares a token
     lanes_a_token = min(subgroup_size, max(8, 1 << (units - 1).bit_length()))
-    chunks = _CHUNKS if g.heads > g.kv_heads else _CHUNKS_OF_ONE_HEAD
-    return AttendShape(lanes, lanes_a_token, lanes // lanes_a_token * _LANE_TOKENS * chunks)
+    return AttendShape(lanes, lanes_a_token, lanes // lanes_a_token * _LANE_TOKENS * _CHUNKS)
 
 
-def range_tokens(g: Geometry, subgroup_size: int, row_kernels: bool) -> int:
-    """Tokens of a range of decode attention; frozen for a device and a model, since others change bits."""
-    return LEAST_RANGE_TOKENS if row_kernels else attend_shape(g, subgroup_size).tokens
+def range_tokens(head_size: int, subgroup_size: int, row_kernels: bool) -> int:
+    """Tokens of a range of decode attention; frozen for a device, since others change bits."""
+    return LEAST_RANGE_TOKENS if row_kernels else attend_shape(head_size, subgroup_size).tokens
 
 
 def most_heads(g: Geometry, subgroup_size: int, shared_bytes: int, resident: Resident | None) -> int:
@@ -62,7 +61,7 @@ def most_heads(g: Geometry, subgroup_size: int, shared_bytes: int, resident: Res
     ``shared_bytes``: a workgroup's shared memory, which holds each subgroup's results.
     """
     shared = g.heads // g.kv_heads
-    shape = attend_shape(g, subgroup_size)
+    shape = attend_shape(g.head_size, subgroup_size)
     most = min(_MOST_RESIDENT_HEADS if resident else _MOST_HEADS, 1 << (shared - 1).bit_length())
     subgroups = shape.lanes // subgroup_size
     head_bytes = 4 * (

@@ -45,7 +45,7 @@ _ONE_HEAD: Defines = {"HEADS": 1}
 
 def attend_defines(g: Geometry, subgroup_size: int, shared_bytes: int, resident: Resident | None = None) -> Defines:
     """Defines of attend_groups.comp, besides HEAD_DIM and MERGE; ``shared_bytes`` of a workgroup."""
-    shape = attend_shape(g, subgroup_size)
+    shape = attend_shape(g.head_size, subgroup_size)
     return {
         "LANES": shape.lanes, "LANES_A_TOKEN": shape.lanes_a_token, "SPLIT": shape.tokens,
         "HEADS": most_heads(g, subgroup_size, shared_bytes, resident),
@@ -70,7 +70,7 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
     size = device.subgroup_size
     head: Defines = {"HEAD_DIM": g.head_size}
     rope = rope_defines(g)
-    attend: Defines = {**head, "SPLIT": range_tokens(g, size, cpu)}
+    attend: Defines = {**head, "SPLIT": range_tokens(g.head_size, size, cpu)}
     merge = attend
     attend_name = "attend_rows"
     if not cpu:
