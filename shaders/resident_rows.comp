@@ -91,9 +91,9 @@ uint blocks;  // of 32 columns
 #ifdef NORM_BLOCKS
 #define NORM
 #define SQUARE_BLOCKS NORM_BLOCKS
-#define NORM_TURNS ((NORM_BLOCKS * 8 + GROUP - 1) / GROUP)
+#define NORM_TURNS ((NORM_BLOCKS * 4 + GROUP - 1) / GROUP)
 #endif
-#define TURNS ((MOST_BLOCKS * 8 + GROUP - 1) / GROUP)
+#define TURNS ((MOST_BLOCKS * 4 + GROUP - 1) / GROUP)
 #include "block_products.glsl"
 #include "block_x.glsl"
 #include "halve.glsl"

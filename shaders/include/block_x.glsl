@@ -1,10 +1,13 @@
 // How x reaches the lanes of a workgroup: all invocations load it once, norm it (with NORM) and leave it in shared memory
 // as block_products.glsl takes it, STAGE_BLOCKS blocks at a time; each lane then takes the block it multiplies by.
 //
-// An invocation has a quad (four columns) of x at a time, eight neighbours a block; what a block needs of all its quads
-// (sums, the largest) meets in a shuffle-xor tree. So the arithmetic does not depend on how many invocations there are.
+// An invocation has two quads (of four columns) of x at a time, the same one of a block's lower and of its upper half, four
+// neighbours a block; what a block needs of all its quads (sums, the largest) meets in a shuffle-xor tree. So the arithmetic
+// does not depend on how many invocations there are. `item` numbers such pairs of quads.
 #define STAGES ((BLOCKS + STAGE_BLOCKS - 1u) / STAGE_BLOCKS)
-#define STAGE_TURNS ((STAGED_BLOCKS * 8u + GROUP - 1u) / GROUP)
+#define STAGE_TURNS ((STAGED_BLOCKS * 4u + GROUP - 1u) / GROUP)
+#define LOW_PLACE(item) ((item) / 4u * 8u + (item) % 4u)  // of the pair's first quad
+#define HIGH_PLACE(item) (LOW_PLACE(item) + 4u)
 #ifndef STAGED_BLOCKS  // that shared memory has room for, a constant
 #define STAGED_BLOCKS min(STAGE_BLOCKS, BLOCKS)
 #define SQUARE_BLOCKS BLOCKS
@@ -23,25 +26,23 @@ vec4 x_quad(uint quad) {
     return v;
 }
 
-// sums over the eight quads of a block: its lower half in the lower four invocations, in the upper four the upper one
+// sums over the quads of a half block
 float half_block_sum(float value) {
     value += subgroupShuffleXor(value, 1u);
     return value + subgroupShuffleXor(value, 2u);
 }
-float block_sum(float half_sum) { return half_sum + subgroupShuffleXor(half_sum, 4u); }
 int half_block_sum(int value) {
     value += subgroupShuffleXor(value, 1u);
     return value + subgroupShuffleXor(value, 2u);
 }
-int block_sum(int half_sum) { return half_sum + subgroupShuffleXor(half_sum, 4u); }
 
 #ifdef NORM
 // The RMS norm's factor, as norm.comp has it: a sum a block, then the blocks over the lanes of a subgroup.
 shared float square_sums[SQUARE_BLOCKS];
 
-void square_quad(uint item, vec4 v) {
-    const float sum = block_sum(half_block_sum(add_quad(0.0, v, v)));
-    if (item % 8u == 0u && item < BLOCKS * 8u) square_sums[item / 8u] = sum;
+void square_pair(uint item, vec4 low, vec4 high) {
+    const float sum = half_block_sum(add_quad(0.0, low, low)) + half_block_sum(add_quad(0.0, high, high));
+    if (item % 4u == 0u && item < BLOCKS * 4u) square_sums[item / 4u] = sum;
 }
 
 float norm_factor() {
@@ -70,7 +71,10 @@ vec4 scaled(vec4 v, float scale, vec4 weight) {
 #endif
 
 #ifdef PLAIN
-void stage_quad(uint item, vec4 v) { staged[item / 8u * PITCH + item % 8u] = v; }
+void stage_pair(uint item, vec4 low, vec4 high) {
+    staged[item / 4u * PITCH + item % 4u] = low;
+    staged[item / 4u * PITCH + item % 4u + 4u] = high;
+}
 #define DECLARE_X vec4 x0, x1, x2, x3, x4, x5, x6, x7;
 #define CLEAR_X x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = vec4(0.0);
 #define TAKE_X(at) \
@@ -97,38 +101,40 @@ ivec3 quad_planes(ivec4 integers) {
     return ivec3(bytes ^ 0x80808080u);
 }
 
-float quad_top(vec4 v) { return max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))); }
+float quad_sum(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
+int quad_sum(ivec4 v) { return (v.x + v.y) + (v.z + v.w); }
 
 // What a block, or with HALF_SCALES each half of it, has one of beside the planes: the sum of x, or with OFFSET, of which its
 // dots begin with -OFFSET times, the sum of the integers.
 #if OFFSET != 0
-#define TOTALS_OF(sum, integers) ((integers.x + integers.y) + (integers.z + integers.w))
+#define TOTALS_OF(values, integers) quad_sum(integers)
 #define TOTAL_BITS(total) total
 #define Total int
 #else
-#define TOTALS_OF(sum, integers) sum
+#define TOTALS_OF(values, integers) quad_sum(values)
 #define TOTAL_BITS(total) floatBitsToInt(total)
 #define Total float
 #endif
 
-void stage_quad(uint item, vec4 v) {
-    const float sum = (v.x + v.y) + (v.z + v.w);
-    float top = quad_top(v);
-    [[unroll]] for (uint m = 1u; m < 8u; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
-    const uint exponent = clamp(floatBitsToUint(top) >> 23, 22u, 253u);
-    const ivec4 integers = quad_integers(v, uintBitsToFloat((275u - exponent) << 23));
-    const ivec3 planes = quad_planes(integers);
-    const Total half_total = half_block_sum(TOTALS_OF(sum, integers)), total = block_sum(half_total);
-    // a sum that is no number stays none: told by its bits, since compilers take sum - sum for 0
-    const uint exponents = floatBitsToUint(block_sum(half_block_sum(sum))) & 0x7f800000u;
-    const uint quad = item % 8u, place = item / 8u * PITCH;
-    if (item >= min(STAGED_BLOCKS, BLOCKS) * 8u) return;
-    staged[place + quad / 4u][quad % 4u] = planes.x;
-    staged[place + 2u + quad / 4u][quad % 4u] = planes.y;
-    staged[place + 4u + quad / 4u][quad % 4u] = planes.z;
-    if (quad % 4u == 0u) staged[place + 6u][2u + quad / 4u] = TOTAL_BITS(half_total);
+void stage_pair(uint item, vec4 low, vec4 high) {
+    // the largest by its bits, which tells of a block whether all of it are numbers, too
+    const uvec4 magnitudes = max(floatBitsToUint(low) & 0x7fffffffu, floatBitsToUint(high) & 0x7fffffffu);
+    uint top = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
+    [[unroll]] for (uint m = 1u; m < 4u; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
+    const uint exponent = clamp(top >> 23, 22u, 253u);
+    const float factor = uintBitsToFloat((275u - exponent) << 23);
+    const ivec4 low_integers = quad_integers(low, factor), high_integers = quad_integers(high, factor);
+    const ivec3 low_planes = quad_planes(low_integers), high_planes = quad_planes(high_integers);
+    const Total low_total = half_block_sum(TOTALS_OF(low, low_integers)), high_total = half_block_sum(TOTALS_OF(high, high_integers));
+    const uint quad = item % 4u, place = item / 4u * PITCH;
+    if (item >= min(STAGED_BLOCKS, BLOCKS) * 4u) return;
+    [[unroll]] for (uint plane = 0u; plane < 3u; ++plane) {
+        staged[place + 2u * plane][quad] = low_planes[plane];
+        staged[place + 2u * plane + 1u][quad] = high_planes[plane];
+    }
     if (quad != 0u) return;
-    staged[place + 6u].xy = ivec2(TOTAL_BITS(total), exponents != 0x7f800000u ? int((exponent - 21u) << 23) : 0x7fc00000);
+    const int scale = top < 0x7f800000u ? int((exponent - 21u) << 23) : 0x7fc00000;
+    staged[place + 6u] = ivec4(TOTAL_BITS(low_total + high_total), scale, TOTAL_BITS(low_total), TOTAL_BITS(high_total));
 }
 
 #ifdef HALF_SCALES
@@ -167,15 +173,16 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 // ---- a workgroup's x ----
 
 #ifdef NORM
-#define DECLARE_NORM vec4 n[STAGE_TURNS]; float norm_scale;
-#define LOAD_NORM \
-    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) n[k] = norm_quad(k * GROUP + gl_LocalInvocationIndex);
+#define DECLARE_NORM vec4 n[2u * STAGE_TURNS]; float norm_scale;
+#define LOAD_NORM EACH_TURN_OF_X { n[2u * k] = norm_quad(LOW_PLACE(item)); n[2u * k + 1u] = norm_quad(HIGH_PLACE(item)); }
 #define NORM_X \
-    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) square_quad(k * GROUP + gl_LocalInvocationIndex, v[k]); \
+    EACH_TURN_OF_X square_pair(item, v[2u * k], v[2u * k + 1u]); \
     norm_scale = norm_factor(); \
-    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = scaled(v[k], norm_scale, n[k]);
+    [[unroll]] for (uint k = 0u; k < 2u * STAGE_TURNS; ++k) v[k] = scaled(v[k], norm_scale, n[k]);
 #define NORM_OF_STAGES \
-    for (uint item = gl_LocalInvocationIndex; item < STAGES * STAGE_TURNS * GROUP; item += GROUP) square_quad(item, x_quad(item)); \
+    for (uint item = gl_LocalInvocationIndex; item < STAGES * STAGE_TURNS * GROUP; item += GROUP) { \
+        square_pair(item, x_quad(LOW_PLACE(item)), x_quad(HIGH_PLACE(item))); \
+    } \
     norm_scale = norm_factor();
 #define NORMED(quad) scaled(x_quad(quad), norm_scale, norm_quad(quad))
 #else
@@ -185,18 +192,17 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #define NORM_OF_STAGES
 #define NORMED(quad) x_quad(quad)
 #endif
+#define EACH_TURN_OF_X \
+    [[unroll]] for (uint k = 0u, item = gl_LocalInvocationIndex; k < STAGE_TURNS; ++k, item += GROUP)
 
 #if (COLS + 31) / 32 <= STAGE_BLOCKS
 // all of x at once, its loads in flight together
 #define LOAD_X \
-    vec4 v[STAGE_TURNS]; \
-    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) v[k] = x_quad(k * GROUP + gl_LocalInvocationIndex);
+    vec4 v[2u * STAGE_TURNS]; \
+    EACH_TURN_OF_X { v[2u * k] = x_quad(LOW_PLACE(item)); v[2u * k + 1u] = x_quad(HIGH_PLACE(item)); }
 #define PREPARE_X \
     NORM_X \
-    [[unroll]] for (uint k = 0u; k < STAGE_TURNS; ++k) { \
-        const uint item = k * GROUP + gl_LocalInvocationIndex; \
-        STAGE_GUARD(item) stage_quad(item, v[k]); \
-    } \
+    EACH_TURN_OF_X { STAGE_GUARD(item) stage_pair(item, v[2u * k], v[2u * k + 1u]); } \
     barrier();
 #define STAGE_X(stage)
 #else
@@ -207,12 +213,13 @@ ivec3 offset_planes(int total) { return -OFFSET * ivec3(total & 0xffff, 0, total
 #define STAGE_X(stage) \
     barrier(); \
     for (uint item = gl_LocalInvocationIndex; item < STAGE_TURNS * GROUP; item += GROUP) { \
-        STAGE_GUARD(item) stage_quad(item, NORMED((stage) * STAGE_BLOCKS * 8u + item)); \
+        const uint first = (stage) * STAGE_BLOCKS * 8u; \
+        STAGE_GUARD(item) stage_pair(item, NORMED(first + LOW_PLACE(item)), NORMED(first + HIGH_PLACE(item))); \
     } \
     barrier();
 #endif
 #ifdef PLAIN
-#define STAGE_GUARD(item) if (item < STAGED_BLOCKS * 8u)
+#define STAGE_GUARD(item) if (item < STAGED_BLOCKS * 4u)
 #else
 #define STAGE_GUARD(item)
 #endif

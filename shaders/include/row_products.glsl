@@ -8,9 +8,10 @@
 // The rows are unrolled by hand: no array of them is indexed by a variable or passed to a function.
 //
 // Half of a tile's rows are always on their way: a turn asks for its second half, multiplies the first, asks for the next
-// turn's first half, multiplies the second. NVIDIA's compiler has a warp wait for all of a loop's loads together, and would
-// do so as soon as it can use any: so what unpacks the second half is made to depend on the sums of the first (after_sums,
-// dequant.glsl), and there is no branch in a turn. With ONE_TURN a team has one tile at most and there is no loop.
+// turn's first half, multiplies the second. NVIDIA's compiler has a warp wait for all of a loop's loads together. So a turn
+// waits for its second half before it asks for what is next (`arrived`), and multiplies it after that (after_sums, see
+// dequant.glsl: a zero from shared memory, loaded behind the barrier that ASKED is); and there is no branch in a turn. With
+// ONE_TURN a team has one tile at most and there is no loop.
 //
 // Left alone, that compiler also asks for weights just before it uses them, to need fewer registers. ASKED stands behind
 // loads of the loop that must not come later: a barrier of a subgroup, which loads of buffers that may be written (FIXED in
@@ -33,6 +34,7 @@
 #define OUT_SLOT (TEAM_LANE / ROWS)
 #define OUT_ROW (TEAM_LANE % ROWS)
 shared float row_parts[TEAMS * SLOTS * SUBGROUPS * SUMS];
+shared uint zero;
 #define ASKED subgroupBarrier();
 #include "block_products.glsl"
 #include "block_x.glsl"
@@ -107,8 +109,9 @@ float row_total(uint i) {
 #define DECLARE_ROW(name, i) Packed packed_##name; float sum_##name;
 #define LOAD_AT(name, i, at) packed_##name = load_packed(row_base(ROW_OF(loaded, i), BLOCKS, i / ROWS), at);
 #define LOAD_ROW(name, i) LOAD_AT(name, i, block)
-#define LOAD_NEXT(name, i) LOAD_AT(name, i, next_block + after_sums)
-#define AND_SUM(name, i) ^ floatBitsToUint(sum_##name)
+#define LOAD_NEXT(name, i) LOAD_AT(name, i, next_block + arrived)
+#define XOR_SUM(name, i) ^ floatBitsToUint(sum_##name)
+#define XOR_WORD(name, i) ^ packed_##name.u0.x
 #define CLEAR_ROW(name, i) sum_##name = 0.0;
 // A lane beyond the last block repeats that one with an x of zeros: to leave the product out would be a branch, into which
 // compilers move the loads.
@@ -150,6 +153,7 @@ float row_total(uint i) {
     PREFETCH(OWN_TILE) \
     PREPARE_END \
     PREPARE_CODES \
+    if (gl_LocalInvocationIndex == 0u) zero = rows >> 31; \
     PREPARE_X
 
 #ifdef ONE_TURN
@@ -199,9 +203,10 @@ float row_total(uint i) {
             const bool last_chunk = chunk + 1u == CHUNKS; \
             const uint next_block = BLOCK_OF(last_chunk ? 0u : chunk + 1u); \
             loaded = last_chunk ? FIRST_TILE(group + gl_NumWorkGroups.x) : loaded; \
-            after_sums = (0u EACH_FIRST(AND_SUM)) & (rows >> 31); \
+            const uint arrived = (0u EACH_FIRST(XOR_SUM) EACH_SECOND(XOR_WORD)) & (rows >> 31); \
             EACH_FIRST(LOAD_NEXT) \
             ASKED \
+            after_sums = zero; \
             EACH_SECOND(ADD_ROW) \
             block = next_block; \
         } \
