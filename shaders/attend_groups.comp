@@ -144,6 +144,19 @@ vec4 unpack4(uint low, uint high) {
             if (STEP_ROW(s, turned) >= newest_row) values[s * UNITS_A_LANE + c] = cache.data[newest_row * HEAD_UNITS + unit]; \
         } \
     }
+// Steps of the sums over a token's lanes, each with constant bounds: NVIDIA's compiler unrolls no loops whose bounds come from
+// an outer one, and keeps `dots` in memory then, which made this kernel four times slower with four heads.
+#define FOLD_STEPS(m) \
+    [[unroll]] for (uint i = 0u; i < (m) * HEADS; ++i) dots[i] += subgroupShuffleXor(dots[(m) * HEADS + i], (m) * LANES_A_STEP);
+#define HEADS_KEPT(m) ((m) >= LANES_A_SCORE ? (m) / LANES_A_SCORE * SCORES : 0u)
+#define FOLD_HEADS(m) { \
+        const bool upper = (lane & (m)) != 0u; \
+        [[unroll]] for (uint i = 0u; i < max(HEADS_KEPT(m), SCORES); ++i) { \
+            const float own = HEADS_KEPT(m) > 0u && upper ? dots[HEADS_KEPT(m) + i] : dots[i]; \
+            const float given = HEADS_KEPT(m) > 0u && !upper ? dots[HEADS_KEPT(m) + i] : dots[i]; \
+            dots[i] = own + subgroupShuffleXor(given, m); \
+        } \
+    }
 #define CLEAR_SUMS { \
         [[unroll]] for (uint i = 0u; i < HEADS * UNITS_A_LANE * 8u; ++i) acc[i] = 0.0; \
         [[unroll]] for (uint i = 0u; i < SCORES; ++i) { \
@@ -215,19 +228,20 @@ void kernel() {
                     }
                 }
                 // A token's lanes add up their dot products, by halves: of steps, then of heads.
-                [[unroll]] for (uint m = 2u; m > 0u; m /= 2u) {
-                    [[unroll]] for (uint i = 0u; i < m * HEADS; ++i)
-                        dots[i] += subgroupShuffleXor(dots[m * HEADS + i], m * LANES_A_STEP);
-                }
-                [[unroll]] for (uint m = LANES_A_STEP / 2u; m > 0u; m /= 2u) {
-                    const uint kept = m >= LANES_A_SCORE ? m / LANES_A_SCORE * SCORES : 0u;
-                    const bool upper = (lane & m) != 0u;
-                    [[unroll]] for (uint i = 0u; i < max(kept, SCORES); ++i) {
-                        const float own = kept > 0u && upper ? dots[kept + i] : dots[i];
-                        const float given = kept > 0u && !upper ? dots[kept + i] : dots[i];
-                        dots[i] = own + subgroupShuffleXor(given, m);
-                    }
-                }
+                FOLD_STEPS(2u)
+                FOLD_STEPS(1u)
+#if LANES_A_TOKEN > 32
+                FOLD_HEADS(8u)
+#endif
+#if LANES_A_TOKEN > 16
+                FOLD_HEADS(4u)
+#endif
+#if LANES_A_TOKEN > 8
+                FOLD_HEADS(2u)
+#endif
+#if LANES_A_TOKEN > 4
+                FOLD_HEADS(1u)
+#endif
                 const uint own_token = chunk + subgroup_token + own_step * SLOTS + slot;
                 const bool unseen = own_token < seen || own_token > position;
                 [[unroll]] for (uint i = 0u; i < SCORES; ++i) {
