@@ -1,0 +1,132 @@
+"""Under barriers ``flags`` a kernel loads nothing before its wait that it waits for.
+
+A software device runs dispatches one after another, so no kernel ever waits there. Here each is made to: what kernels
+of the token have written by then is poison until it has waited for a while.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine import FUSION_PASSES, Engine, Sampling
+from engine.decode.program import Settings
+from engine.decode.state import initial_state, pack_step
+from engine.program.op import Op
+from engine.program.schedule import Range
+from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.memory import Slice
+from tests.engine.gpu import POISON
+from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
+from tests.engine.tiny_runs import random_ids
+
+HELD_S = 0.01
+PROMPT = 140
+POSITIONS = (2, 130)  # where a range's first subgroup, the only one that is held, has tokens before and this one
+SAMPLING = Sampling(temperature=0.9, repeat_penalty=1.1, seed=1)
+WAITING = ("matvec_groups", "gate_up_groups", "qkv_groups", "head_groups", "attend_groups")  # not before they begin
+Image = dict[Range, npt.NDArray[np.uint8]]
+
+
+@pytest.fixture(scope="module", params=["qwen2", "gemma3", "qwen3_5"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """With a bias, windows and a gate; by kernels for GPUs."""
+    path: Path = hf_to_gguf(MODELS / request.param, tmp_path_factory.mktemp("models") / "tiny.gguf")
+    with Engine.open(path, context=256, row_kernels=False, barriers="flags") as opened:
+        if opened._runtime._resources.state.pointer is None:
+            pytest.skip("this device's memory is not the host's")
+        yield opened
+        opened._runtime._resources.flags.reset()
+
+
+class Token:
+    """The waiting kernels of a token at ``position``, to be run one by one."""
+
+    def __init__(self, engine: Engine, passes: Sequence[str], position: int) -> None:
+        runtime, ids = engine._runtime, random_ids(PROMPT)
+        engine.session().prefill(ids)
+        resources = runtime._resources
+        state = initial_state(position, ids[position], ids[:position])
+        runtime.memory.write(resources.state, np.frombuffer(state, np.uint8))
+        runtime.memory.write(runtime._slot.step, np.frombuffer(pack_step(SAMPLING), np.uint8))
+        bucket = runtime.builder.bucket(position)
+        program = runtime.builder.build(bucket, Settings("reuse", tuple(passes), "flags"), runtime._slot)
+        self.ops, _ = resources.flags.recordable(program.ops, program.barriers, "flags")
+        self._device, self._control = resources.device, resources.flags._control.host().view(np.uint32)
+        self._memory = {item.range: item for op in self.ops for item in op.buffers if not item.constant}
+        self.written = {key: np.zeros(item.size, bool) for key, item in self._memory.items()}
+
+    def image(self) -> Image:
+        return {key: item.host().copy() for key, item in self._memory.items()}
+
+    def restore(self, image: Image) -> None:
+        for key, item in self._memory.items():
+            item.host()[:] = image[key]
+
+    def run(self, op: Op, late: Sequence[Slice] = (), held_s: float = 0.0) -> Image:
+        """What is in memory after ``op``, held so long while what was written, and ``late``, are poison."""
+        self._control[:2] = 0
+        held = op.with_kernel(op.kernel, op.push[:8] + struct.pack("<II", int(held_s > 0), 0) + op.push[16:])
+        image, constants = self.image(), [(item.host(), item.host().copy()) for item in late]
+        with closing(CommandBuffer(self._device)) as commands:
+            commands.record_all([held], [False])
+            if held_s:
+                for key, item in self._memory.items():
+                    item.host()[self.written[key]] = POISON
+                for view, _ in constants:
+                    view[:] = POISON
+            commands.submit()
+            if held_s:
+                time.sleep(held_s)
+                self.restore(image)
+                for view, data in constants:
+                    view[:] = data
+                self._control[0] = 1
+            commands.wait()
+        return self.image()
+
+    def passes_held(self, op: Op) -> bool:
+        """Run ``op``, and once more held if it is one of those that may load early: whether it makes the same."""
+        before, after, same = self.image(), self.run(op), True
+        if op.kernel.name in WAITING:
+            self.restore(before)
+            same = equal(self.run(op, held_s=HELD_S), after)
+        for key, written in self.written.items():
+            written |= before[key] != after[key]
+        return same
+
+
+def equal(some: Image, others: Image) -> bool:
+    return all(np.array_equal(data, others[key]) for key, data in some.items())
+
+
+@pytest.mark.parametrize("passes", [(), FUSION_PASSES], ids=["unfused", "fused"])
+def test_nothing_awaited_is_loaded_early(engine: Engine, passes: tuple[str, ...]) -> None:
+    for position in POSITIONS:
+        token = Token(engine, passes, position)
+        for op in token.ops:
+            assert token.passes_held(op), (op.name, op.kernel.label, position)
+        assert {op.kernel.name for op in token.ops} & set(WAITING)
+
+
+@pytest.mark.parametrize("kernel", ["matvec_groups", "gate_up_groups", "attend_groups"])
+def test_what_is_loaded_early_shows(engine: Engine, kernel: str) -> None:
+    """Weights, and keys of tokens before: as nobody writes them, they are loaded while the kernel is held."""
+    token = Token(engine, FUSION_PASSES, POSITIONS[0])
+    for op in token.ops:
+        before, after = token.image(), token.run(op)
+        if op.kernel.name == kernel:
+            break
+    early = op.buffers[1 if kernel == "attend_groups" else 0]
+    for held_s in (HELD_S, 0.1, 1.0):  # a busy machine may not have begun
+        token.restore(before)
+        if not equal(token.run(op, [early], held_s), after):
+            return
+    pytest.fail("not held")
