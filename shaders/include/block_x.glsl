@@ -121,7 +121,7 @@ void stage_pair(uint item, vec4 low, vec4 high) {
     const uvec4 magnitudes = max(floatBitsToUint(low) & 0x7fffffffu, floatBitsToUint(high) & 0x7fffffffu);
     uint top = max(max(magnitudes.x, magnitudes.y), max(magnitudes.z, magnitudes.w));
     [[unroll]] for (uint m = 1u; m < 4u; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
-    const uint exponent = clamp(top >> 23, 22u, 253u);
+    const uint exponent = max(top >> 23, 22u);
     const float factor = uintBitsToFloat((275u - exponent) << 23);
     const ivec4 low_integers = quad_integers(low, factor), high_integers = quad_integers(high, factor);
     const ivec3 low_planes = quad_planes(low_integers), high_planes = quad_planes(high_integers);
