@@ -136,12 +136,12 @@ vec4 unpack4(uint low, uint high) {
             } \
         } \
     }
-// This token's, and what stands for those behind it.
+// This token's, and what stands for those behind it, or before it where it sees itself alone.
 #define LOAD_NEWEST(values, cache, turned) \
     [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
         [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) { \
             const uint unit = min(c * LANES_A_TOKEN + lane, HEAD_UNITS - 1u); \
-            if (STEP_ROW(s, turned) >= newest_row) values[s * UNITS_A_LANE + c] = cache.data[newest_row * HEAD_UNITS + unit]; \
+            if (max(STEP_ROW(s, turned), oldest_row) >= newest_row) values[s * UNITS_A_LANE + c] = cache.data[newest_row * HEAD_UNITS + unit]; \
         } \
     }
 // Steps of the sums over a token's lanes, each with constant bounds: NVIDIA's compiler unrolls no loops whose bounds come from
