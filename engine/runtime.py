@@ -277,8 +277,7 @@ class Runtime:
     def _decode_ops(self, passes: tuple[str, ...]) -> list[Op]:
         """Those of the shortest context and of the longest, whose attention may be another build."""
         settings, builder = Settings("reuse", passes, NEEDED), self.builder
-        buckets = dict.fromkeys((builder.bucket(0), builder.bucket(self._context - 1)))
-        return [op for bucket in buckets for op in builder.build(bucket, settings, self._slot).ops]
+        return [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, self._slot).ops]
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:

@@ -207,8 +207,8 @@ class Persistent:
 
         def build(workgroups: int) -> tuple[ResidentKernels, Walker]:
             kernels, builder = self._builder_for(workgroups)
-            bucket, settings = builder.bucket(0), Settings("persistent", passes, "needed")
-            ops = builder.build(bucket, settings, self._places[0].slot).ops
+            settings, slot = Settings("persistent", passes, "needed"), self._places[0].slot
+            ops = [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, slot).ops]
             label = "resident stamped" if stamped else "resident"
             resident = Resident(self._group, workgroups)
             return kernels, Walker(self._resources.kernels, kernels.joined(ops, stamped), resident, label)

@@ -67,6 +67,11 @@ class ProgramBuilder:
         size = min(BUCKET_TOKENS, self._lowering.context)
         return min(-(-(position + 1) // size) * size, self._lowering.context)
 
+    @property
+    def outer_buckets(self) -> tuple[int, ...]:
+        """The shortest and the longest bucket, whose programs have all kernels that those between have."""
+        return tuple(dict.fromkeys((self.bucket(0), self.bucket(self._lowering.context - 1))))
+
     def build(self, bucket: int, settings: Settings, slot: Slot) -> DecodeProgram:
         """One token's program; feeds the state's token and samples the next."""
         nodes = self.nodes()

@@ -96,7 +96,12 @@ def compile_and_record(
         cleanup.callback(commands.close)
 
         both = [builder.build(bucket, Settings("reuse", passes, "needed"), slot) for passes in (PASSES, ())]
-        dispatched = [op for program in both for op in program.ops]
+        outer = [
+            builder.build(bucket, Settings("reuse", passes, "needed"), slot)
+            for bucket in builder.outer_buckets
+            for passes in (PASSES, ())
+        ]
+        dispatched = [op for program in outer for op in program.ops]
         jobs += [job for stamped in (False, True) for job in flags.jobs(dispatched, stamped)]
         kernels.prepare(jobs, lambda: None)
         waiting = [flags.recordable(program.ops, program.barriers, FLAGS)[0] for program in both]

@@ -80,7 +80,17 @@ def attend_division(
     Few tokens leave every head a workgroup of its own. Of many, workgroups share the work so that all of them run at
     the same time: those that are ``resident``, else as many as an H200 has multiprocessors.
     """
-    shared = 1 if ranges * tokens <= _ALONE_TOKENS and resident is None else most
+    shared = most if sees_many(ranges * tokens) or resident is not None else 1
+    return shared_division(heads, kv_heads, shared, ranges, resident)
+
+
+def sees_many(tokens: int) -> bool:
+    """Whether a bucket's ranges are so many ``tokens`` that query heads had better share what they load of a key."""
+    return tokens > _ALONE_TOKENS
+
+
+def shared_division(heads: int, kv_heads: int, shared: int, ranges: int, resident: Resident | None) -> AttendDivision:
+    """The division where ``shared`` heads have a workgroup."""
     multiprocessors = resident.workgroups if resident else _MULTIPROCESSORS
     parts = max(1, min(ranges, multiprocessors // sharing_workgroups(heads, kv_heads, shared)))
     turns = -(-ranges // parts)

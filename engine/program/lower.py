@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 from engine.cache import Cache
 from engine.models.config import Geometry
-from engine.program.attend_division import attend_division, attended_ranges, sharing_workgroups
+from engine.program.attend_division import (
+    attend_division,
+    attended_ranges,
+    sees_many,
+    shared_division,
+    sharing_workgroups,
+)
 from engine.program.delta import DeltaLowering
 from engine.program.fusion import PASSES, ROW_KERNEL_PASSES
 from engine.program.matrix import embed, embed_decode, gate_up, matmul, matvec, qkv, to_float16
@@ -15,7 +21,7 @@ from engine.program.matrix_kernels import MOST_GROUPS, Groups, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
 from engine.program.operands import Bias, Caches, Float16, Norm
-from engine.program.small_kernels import ALONE, prompt_tiles, rope_defines, small_kernels
+from engine.program.small_kernels import ALONE, MATRICES, prompt_tiles, rope_defines, small_kernels
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernel, KernelSet
 
@@ -254,7 +260,8 @@ class Lowering:
         if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)
             groups = (-(-g.q_size // 64), 1, 1)
-            ops.append(Op(node.name + "_merge", self._small["merge"], merge, (g.heads, window), groups, "kv", y.size))
+            joining = self._small["merge" + (MATRICES if kernel is self._small.get(node.kind + MATRICES) else "")]
+            ops.append(Op(node.name + "_merge", joining, merge, (g.heads, window), groups, "kv", y.size))
         return ops
 
     def _attend_tiles(self, kernel: Kernel, window: int) -> Groups:
@@ -272,9 +279,14 @@ class Lowering:
         kernel = self._small[kind]
         most, tokens = int(kernel.defines["HEADS"]), int(kernel.defines["SPLIT"])
         ranges = attended_ranges(self.context_bucket, window, tokens)
-        division = attend_division(g.heads, g.kv_heads, most, ranges, tokens, self.kernels.resident)
-        if division.heads == 1:
-            kernel = self._small.get(kind + ALONE, kernel)
+        if kind + MATRICES in self._small and sees_many(ranges * tokens):
+            kernel = self._small[kind + MATRICES]
+            ranges = attended_ranges(self.context_bucket, window, int(kernel.defines["SPLIT"]))
+            division = shared_division(g.heads, g.kv_heads, int(kernel.defines["HEADS"]), ranges, self.kernels.resident)
+        else:
+            division = attend_division(g.heads, g.kv_heads, most, ranges, tokens, self.kernels.resident)
+            if division.heads == 1:
+                kernel = self._small.get(kind + ALONE, kernel)
         return kernel, (division.workgroups, sharing_workgroups(g.heads, g.kv_heads, division.heads), 1)
 
 

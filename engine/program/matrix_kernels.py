@@ -42,8 +42,12 @@ def layout(kernels: KernelSet) -> Layout:
 
 def matrix_size(kernels: KernelSet) -> MatrixSize | None:
     """The cooperative matrices that ``matmul`` uses; None where it takes x as it is."""
-    plain = layout(kernels) == "cpu" or "NO_COOPERATIVE_MATRIX" in kernels.base
-    return None if plain else kernels.device.matrix_size
+    return kernels.device.matrix_size if _multiplies_matrices(kernels) else None
+
+
+def matrix_sizes(kernels: KernelSet) -> tuple[MatrixSize, ...]:
+    """The cooperative matrices that kernels may use."""
+    return kernels.device.matrix_sizes if _multiplies_matrices(kernels) else ()
 
 
 def required_kernels(
@@ -133,6 +137,10 @@ def operation_of(use: Use) -> str:
 def turning(rope: Defines, use: Use) -> Defines:
     """rope.glsl's defines for a use of "qkv": of a layer without RoPE nothing turns."""
     return {**rope, "ROTATED": 0} if use.endswith("_store") else rope
+
+
+def _multiplies_matrices(kernels: KernelSet) -> bool:
+    return layout(kernels) != "cpu" and "NO_COOPERATIVE_MATRIX" not in kernels.base
 
 
 def _spread(groups: int) -> Groups:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from engine.models.config import Geometry
 from engine.program.attend_division import attend_shape, most_heads, range_tokens
-from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, matrix_size
+from engine.program.attend_matrices import attend_matrices
+from engine.program.matrix_kernels import TO_FLOAT16_DEFINES, matrix_size, matrix_sizes
 from engine.vulkan.pipelines import Defines, KernelSet, Resident
 
 _NORM_LANES = 512
@@ -40,6 +41,7 @@ def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
 
 
 ALONE = "_alone"  # of a kind of attention: built for one query head a workgroup, which takes less shared memory
+MATRICES = "_matrices"  # of a kind of attention, and of its merge: by cooperative matrices, where many tokens are seen
 _ONE_HEAD: Defines = {"HEADS": 1}
 
 
@@ -102,7 +104,18 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
         "silu_mul": KernelChoice("silu_mul", {}),
         **{kind: choice for kind, choice in further.items() if kind in (*g.further_kinds, "to_float16")},
     }
+    if cpu or prefill:
+        return found
+    attends = [kind for kind, choice in found.items() if choice.name == attend_name]
     if int(attend.get("HEADS", 1)) > 1 and kernels.resident is None:
-        attends = [kind for kind, choice in found.items() if choice.name == attend_name]
         found |= {kind + ALONE: KernelChoice(attend_name, {**found[kind].defines, **_ONE_HEAD}) for kind in attends}
+    matrices = attend_matrices(g, matrix_sizes(kernels), size, device.shared_bytes)
+    if matrices is not None:
+        for kind in attends:
+            defines = {**found[kind].defines, **matrices.defines()}
+            del defines["LANES_A_TOKEN"]
+            found[kind + MATRICES] = KernelChoice("attend_matrices", defines)
+            if kind + ALONE in found:  # of heads that share attend_groups.comp there are none then
+                found[kind] = found.pop(kind + ALONE)
+        found["merge" + MATRICES] = KernelChoice("attend_merge", {**head, "SPLIT": matrices.tokens})
     return found

@@ -21,13 +21,13 @@ class MatrixSize(NamedTuple):
     k: int
 
 
-def matrix_size(instance: Instance, physical: Any, features: set[str]) -> MatrixSize | None:
-    """The size that kernels should take, the largest that suits them; None where the device has none."""
+def matrix_sizes(instance: Instance, physical: Any, features: set[str]) -> tuple[MatrixSize, ...]:
+    """The sizes that a device has."""
     if not features.issuperset(_NEEDED):
-        return None
+        return ()
     enumerate_ = instance_function(instance.handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")
     if enumerate_ is None:
-        return None
+        return ()
     count = ffi.new("uint32_t*")
     check(enumerate_(physical, count, NULL), "asking for cooperative matrices")
     items = ffi.new("VkCooperativeMatrixPropertiesKHR[]", count[0])
@@ -35,8 +35,7 @@ def matrix_size(instance: Instance, physical: Any, features: set[str]) -> Matrix
         item.sType = 1000506001
     check(enumerate_(physical, count, items), "asking for cooperative matrices")
     wanted = (_FLOAT16, _FLOAT16, _FLOAT32, _FLOAT32, _SUBGROUP)
-    found = [(size, kind) for size, kind in map(_read, items[0 : count[0]]) if kind == wanted]
-    return largest_fitting(size for size, _ in found)
+    return tuple(size for size, kind in map(_read, items[0 : count[0]]) if kind == wanted)
 
 
 def largest_fitting(sizes: Iterable[MatrixSize]) -> MatrixSize | None:

@@ -7,7 +7,7 @@ from typing import Any
 from engine.errors import EngineError
 from engine.vulkan.api import NULL, check, ffi, lib
 from engine.vulkan.calibration import open_calibration
-from engine.vulkan.cooperative_matrix import matrix_size
+from engine.vulkan.cooperative_matrix import largest_fitting, matrix_sizes
 from engine.vulkan.instance import Instance, extensions_of
 
 _COMPUTE = 2
@@ -79,7 +79,8 @@ class Device:
         lib.vkGetPhysicalDeviceFeatures2(self.physical, chain)
         self._select_features(structures)
         self._read_properties()
-        self.matrix_size = matrix_size(instance, self.physical, self.features)
+        self.matrix_sizes = matrix_sizes(instance, self.physical, self.features)
+        self.matrix_size = largest_fitting(self.matrix_sizes)
         self.queue_family, self.timestamp_bits = self._choose_family()
         priority = ffi.new("float[]", [1.0])
         queue = ffi.new(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import NamedTuple, cast
 
+import numpy as np
 import pytest
 
 from engine import FUSION_PASSES, Engine, Sampling
@@ -105,38 +106,75 @@ SMALL = 17
 def small_device(monkeypatch: pytest.MonkeyPatch) -> list[AttendDivision]:
     """A device of few multiprocessors, on which heads share a workgroup from 512 tokens on; the divisions it makes."""
     made: list[AttendDivision] = []
-    choose = module.attend_division
 
-    def chosen(*args):
-        made.append(choose(*args))
-        return made[-1]
+    def noted(choose):
+        def chosen(*args):
+            made.append(choose(*args))
+            return made[-1]
 
-    monkeypatch.setattr("engine.program.lower.attend_division", chosen)
+        return chosen
+
+    for choose in (module.attend_division, module.shared_division):
+        monkeypatch.setattr(f"engine.program.lower.{choose.__name__}", noted(choose))
     monkeypatch.setattr(module, "_MULTIPROCESSORS", SMALL)
     return made
 
 
-def reply(path: Path, flips: bool) -> list[int]:
-    """The ids of a reply from 500 tokens of context to 540, which is in the second bucket."""
+class Reply(NamedTuple):
+    """Its ids, and the keys and values behind it, which all but the first layer made of what attention came to."""
+
+    ids: list[int]
+    caches: list[bytes]
+
+
+def reply(path: Path, *settings: tuple[str, str, bool]) -> Reply:
+    """From 500 tokens of context to 540, which is in the second bucket; a few tokens each by mode, barriers, fusion."""
     with Engine.open(path, context=1024, fusion=FUSION_PASSES, row_kernels=False) as engine:
         engine.stamp_every = 0
         session = engine.session()
         session.prefill(random_ids(500, seed=2))
         ids = []
         for token in session.generate(Sampling(temperature=1.3, top_p=1.0, seed=5), max_tokens=40, ignore_eos=True):
+            if settings and len(ids) % 5 == 0:
+                engine.mode, engine.barriers, engine.fusion = settings[len(ids) // 5 % len(settings)]
             ids.append(token.id)
-            if flips and len(ids) % 7 == 0:
-                engine.fusion, engine.mode = not engine.fusion, "pipelined" if engine.mode == "reuse" else "reuse"
-        return ids
+        runtime = engine._runtime
+        caches = [cache for layer in runtime.prefill._buffers.cache.attention for cache in layer]
+        read = [runtime._resources.memory.read(cache).view(np.uint8) for cache in caches]
+        kept = [data.reshape(2, 1024, -1)[:, : session.position].tobytes() for data in read]  # of two KV heads
+        return Reply(ids, kept)
 
 
-def test_the_division_changes_no_id_across_a_bucket_and_flips(tiny_path: Path, small_device: list[AttendDivision]):
-    shared_out = reply(tiny_path, flips=True)
-    assert set(small_device) == {AttendDivision(1, 4), AttendDivision(2, 8)}
+FLIPS = (("reuse", "needed", True), ("pipelined", "flags", True), ("persistent", "needed", True))
+FLIPS += (("pipelined", "flags", False),)
+
+
+def test_the_division_changes_no_bit_across_a_bucket_and_flips(
+    tiny_path: Path, small_device: list[AttendDivision], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.program.small_kernels.attend_matrices", lambda *args: None)
+    shared_out = reply(tiny_path, *FLIPS)
+    assert set(small_device) >= {AttendDivision(1, 4), AttendDivision(2, 8)}
     for multiprocessors, alone_tokens, divisions in ((1, 0, {(2, 1)}), (1 << 20, 1 << 20, {(1, 4), (1, 8)})):
         small_device.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
             patch.setattr(module, "_ALONE_TOKENS", alone_tokens)
-            assert reply(tiny_path, flips=False) == shared_out
+            assert reply(tiny_path) == shared_out
         assert set(small_device) == divisions
+
+
+def test_nor_does_it_with_matrices(tiny_path: Path, small_device: list[AttendDivision]) -> None:
+    shared_out = reply(tiny_path, *FLIPS)
+    assert set(small_device) >= {AttendDivision(1, 4), AttendDivision(2, 8)}
+    for multiprocessors, divisions, setting in (
+        (1, {(1, 1), (2, 1)}, FLIPS[0]),
+        (1 << 20, {(1, 4), (2, 8)}, FLIPS[1]),
+        (1, set(), FLIPS[2]),  # which has as many as its workgroups
+        (1, {(1, 1), (2, 1)}, FLIPS[3]),
+    ):
+        small_device.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
+            assert reply(tiny_path, setting) == shared_out
+        assert set(small_device) >= divisions

@@ -186,12 +186,16 @@ class Decode(NamedTuple):
         return gpu.read(out)
 
 
-def decode(gpu, size: int, heads: int, kv_heads: int, position: int, window: int) -> Decode:
+def decode(gpu, size: int, heads: int, kv_heads: int, position: int, window: int, outlier: float = 1.0) -> Decode:
+    """Random inputs; a dimension each of queries, keys and values is ``outlier`` times as large."""
     rng = fresh_random()
     context = position + 70
     first = max(0, position + 1 - window) if window else 0
     q = rng.normal(size=(1, heads, size)).astype(np.float32) * 3
     k, v = (rng.normal(size=(kv_heads, context, size)).astype(np.float16) for _ in range(2))
+    q[..., 3], k[..., 3] = q[..., 3] * outlier, k[..., 3] / outlier
+    q[..., 5], k[..., 5] = q[..., 5] / outlier, k[..., 5] * outlier
+    v[..., 7] *= outlier
     for unseen in (slice(position + 1, None), slice(0, first)):
         k[:, unseen], v[:, unseen] = np.float16("nan"), np.float16("nan")  # never read
     gate = rng.normal(size=heads * size).astype(np.float32) * 3

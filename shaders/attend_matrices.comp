@@ -1,0 +1,345 @@
+#version 460
+// Decode attention by cooperative matrices (float16 in, float32 sums), where query heads share keys and many tokens are
+// seen. A workgroup of LANES does HEADS of the heads of a KV head, for every gl_NumWorkGroups.x-th token range of SPLIT;
+// ranges are numbered from the first one that is seen. Keys and values pass through shared memory, 64 dimensions at a time:
+//
+//   S (tokens, columns) = K Q^T, each subgroup its own MATRIX_M tokens
+//   O^T (dimensions, columns) = V^T P, a subgroup MATRIX_M dimensions of a pass and one of SHARES parts of the tokens
+//
+// with two columns a head: what float16 holds of a query or a weight, and the rest of it, together 22 bits. A column's
+// sums depend on no other, so a head's arithmetic depends neither on the other heads nor on how ranges are shared out.
+// Results go where attend_groups.comp says.
+//
+// MATRIX_M, MATRIX_N, MATRIX_K are as the device has them; engine/program/attend_matrices.py says which fit.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_EXT_control_flow_attributes : require
+#include "binding.glsl"
+#include "state.glsl"
+#include "window.glsl"
+#include "subgroup.glsl"
+#include "float16.glsl"
+
+layout(local_size_x = LANES) in;
+
+BUFFER(0, AWAITED, Q, vec4, q)
+BUFFER(1, AWAITED, KCache, uvec4, k_cache)
+BUFFER(2, AWAITED, VCache, uvec4, v_cache)
+BUFFER(3, readonly, State, uint, state)
+BUFFER(4, COHERENT, Out, vec4, result)
+BUFFER(5, COHERENT, Sums, vec2, sums)
+BUFFER(6, writeonly, Merged, float, merged)
+BUFFER(7, READWRITE, Arrivals, uint, arrivals)
+BUFFER(8, readonly, Gate, float, gate)
+PUSH_BEGIN
+    ADDRESS(Q, q)
+    ADDRESS(KCache, k_cache)
+    ADDRESS(VCache, v_cache)
+    ADDRESS(State, state)
+    ADDRESS(Out, result)
+    ADDRESS(Sums, sums)
+    ADDRESS(Merged, merged)
+    ADDRESS(Arrivals, arrivals)
+    ADDRESS(Gate, gate)
+    uint heads;
+    uint kv_heads;
+    uint context;
+    float scale;
+    uint window;
+PUSH_END
+
+#define OWN_AWAIT
+#define AWAITS_ALWAYS
+#define SUBGROUPS (LANES / SUBGROUP_SIZE)
+#define HEAD_VECTORS (HEAD_DIM / 4u)
+#define HEAD_UNITS (HEAD_DIM / 8u)  // of 16 bytes in float16
+#define PASS_UNITS 8u
+#define PASS_DIMS 64u
+#define PASSES ((HEAD_UNITS + PASS_UNITS - 1u) / PASS_UNITS)
+#define SLOTS (SUBGROUP_SIZE / PASS_UNITS)  // tokens of a subgroup that it loads at once
+#define STEPS (MATRIX_M / SLOTS)
+#define BLOCKS (PASS_DIMS / MATRIX_M)  // of a pass's dimensions
+#define SHARES (SUBGROUPS / BLOCKS)
+#define SHARE_TOKENS (SPLIT / SHARES)
+#define HEADS_A_TURN (SUBGROUP_SIZE / MATRIX_M)  // whose scores the lanes of a subgroup have, one a lane
+#define TURNS ((HEADS + HEADS_A_TURN - 1u) / HEADS_A_TURN)
+// Rows in shared memory have 16 bytes more than they need, so that they start in different banks.
+#define PITCH (PASS_UNITS + 1u)
+#define QUERY_PITCH (HEAD_UNITS + 1u)
+#define QUERY_TURNS ((HEAD_UNITS + SUBGROUP_SIZE - 1u) / SUBGROUP_SIZE)
+#define WEIGHT_PITCH (SPLIT / 8u + 1u)
+#define SUM_PITCH (PASSES * PASS_DIMS / 4u + 1u)
+#define LOWEST -3.0e38
+#if MATRIX_M * MATRIX_N <= 64  // a software device, whose compiler takes long
+#define MATRIX_LOOP [[dont_unroll]]
+#else
+#define MATRIX_LOOP [[unroll]]
+#endif
+// What numbers are multiplied by on their way to float16, which has fewer bits for what is below 2^-14: weights, and what
+// is left of a query.
+#define WEIGHT_SCALE 16384.0
+#define REST_SCALE 2048.0
+
+shared uvec4 tile[SPLIT * PITCH];  // keys of a pass, each subgroup's scores, values of a pass, sums: one after the other
+shared uvec4 queries[MATRIX_N * QUERY_PITCH];  // a column a row
+shared uvec4 weights[MATRIX_N * WEIGHT_PITCH];
+shared float factors[HEADS];  // scale, over what a head's query was multiplied by
+shared vec4 tops[HEADS * SUBGROUPS / 4u], totals[HEADS * SUBGROUPS / 4u];
+
+#ifdef MERGE
+shared uint arrived;
+#include "attend_join.glsl"
+#endif
+
+uvec2 half4(vec4 v) {
+    const f16vec4 h = f16vec4(v);
+    return uvec2(packFloat2x16(h.xy), packFloat2x16(h.zw));
+}
+
+// What float16 holds of v to the bit, however small it is: its numbers are multiples of 2^-24.
+vec4 float16_part(vec4 v) { return trunc(upper_part(v) * 16777216.0) * (1.0 / 16777216.0); }
+
+void share_tile() {
+    subgroupMemoryBarrierShared();
+    subgroupBarrier();
+}
+
+// A head's query, times the power of two that brings its largest number to [2^14, 2^15): a subgroup has a head.
+void put_queries(vec4 query[QUERY_TURNS * 2u]) {
+    const uint h = gl_LocalInvocationIndex / SUBGROUP_SIZE, lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
+    if (h < HEADS) {
+        float largest = 0.0;
+        [[unroll]] for (uint i = 0u; i < QUERY_TURNS * 2u; ++i) {
+            const vec4 v = abs(query[i]);
+            largest = max(largest, max(max(v.x, v.y), max(v.z, v.w)));
+        }
+        const uint exponent = max(floatBitsToUint(subgroup_max(largest)) >> 23, 32u);  // both factors stay normal
+        const float factor = uintBitsToFloat((268u - exponent) << 23);
+        [[unroll]] for (uint turn = 0u; turn < QUERY_TURNS; ++turn) {
+            const uint unit = turn * SUBGROUP_SIZE + lane;
+            const vec4 low = query[turn * 2u] * factor, high = query[turn * 2u + 1u] * factor;
+            const vec4 low_part = float16_part(low), high_part = float16_part(high);
+            if (unit >= HEAD_UNITS) continue;
+            queries[h * QUERY_PITCH + unit] = uvec4(half4(low_part), half4(high_part));
+            const vec4 low_rest = (low - low_part) * REST_SCALE, high_rest = (high - high_part) * REST_SCALE;
+            queries[(HEADS + h) * QUERY_PITCH + unit] = uvec4(half4(low_rest), half4(high_rest));
+        }
+        if (lane == 0u) factors[h] = uintBitsToFloat((exponent - 14u) << 23) * scale;
+    }
+#if MATRIX_N > 2 * HEADS
+    for (uint i = 2u * HEADS * QUERY_PITCH + gl_LocalInvocationIndex; i < MATRIX_N * QUERY_PITCH; i += LANES) queries[i] = uvec4(0u);
+    for (uint i = 2u * HEADS * WEIGHT_PITCH + gl_LocalInvocationIndex; i < MATRIX_N * WEIGHT_PITCH; i += LANES) weights[i] = uvec4(0u);
+#endif
+}
+
+float range_top(uint h) {
+    vec4 top = tops[h * (SUBGROUPS / 4u)];
+    [[unroll]] for (uint four = 1u; four < SUBGROUPS / 4u; ++four) top = max(top, tops[h * (SUBGROUPS / 4u) + four]);
+    return max(max(top.x, top.y), max(top.z, top.w));
+}
+
+// Adds up what the shares of the tokens have come to.
+void finish_range(uint range, uint splits, uint first_head, uint count) {
+    [[dont_unroll]] for (uint item = gl_LocalInvocationIndex; item < count * HEAD_DIM; item += LANES) {
+        const uint h = item / HEAD_DIM, dim = item % HEAD_DIM;
+        float value = 0.0, rest = 0.0, total = 0.0;
+        [[unroll]] for (uint share = 0u; share < SHARES; ++share) {
+            const uint at = (share * MATRIX_N + h) * SUM_PITCH + dim / 4u;
+            value += uintBitsToFloat(tile[at][dim % 4u]);
+            rest += uintBitsToFloat(tile[at + HEADS * SUM_PITCH][dim % 4u]);
+        }
+        [[unroll]] for (uint four = 0u; four < SUBGROUPS / 4u; ++four) {
+            const vec4 sum = totals[h * (SUBGROUPS / 4u) + four];
+            total += (sum.x + sum.y) + (sum.z + sum.w);
+        }
+        precise const float whole = (value + rest) * (1.0 / WEIGHT_SCALE);
+        const uint place = first_head * HEAD_DIM + item;
+#ifdef MERGE
+        if (splits == 1u) {  // what joining a single range gives, to the bit
+            write_merged(place, whole, total);
+            continue;
+        }
+#endif
+        result.data[range * heads * HEAD_VECTORS + place / 4u][item % 4u] = whole;
+        if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(range_top(h), total);
+    }
+}
+
+#define UNIT_OF(p) min((p) * PASS_UNITS + unit, HEAD_UNITS - 1u)
+#define STEP_ROW(s) (lane_row + loaded + (s) * SLOTS)
+// A lane's keys or values of the range at token `loaded`, rows `oldest_row` to `newest` of the cache; what stands for others
+// has no weight.
+#define LOAD_STEPS(values, cache) \
+    if (loaded_range < splits) { \
+        [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
+            const uint row = clamp(STEP_ROW(s), oldest_row, newest); \
+            [[unroll]] for (uint p = 0u; p < PASSES; ++p) values[p * STEPS + s] = cache.data[row * HEAD_UNITS + UNIT_OF(p)]; \
+        } \
+    }
+// This token's, and where it stands for others.
+#define LOAD_NEWEST(values, cache) \
+    [[unroll]] for (uint p = 0u; p < PASSES; ++p) { \
+        const uvec4 found = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)]; \
+        [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
+            if (max(STEP_ROW(s), oldest_row) >= newest_row) values[p * STEPS + s] = found; \
+        } \
+    }
+#define PUT_STEPS(values, p) \
+    [[unroll]] for (uint s = 0u; s < STEPS; ++s) tile[(subgroup_token + s * SLOTS + slot) * PITCH + unit] = values[(p) * STEPS + s];
+
+void kernel() {
+    const uint t = gl_LocalInvocationIndex, subgroup = t / SUBGROUP_SIZE, lane = t % SUBGROUP_SIZE;
+    const uint unit = lane % PASS_UNITS, slot = lane / PASS_UNITS;
+    const uint position = state.data[STATE_POSITION];
+    const uint seen = first_seen(position, window), first_split = seen / SPLIT, splits = position / SPLIT - first_split + 1u;
+    const uint shared_by = heads / kv_heads, sharers = (shared_by + HEADS - 1u) / HEADS;  // heads, and workgroups, of a KV head
+    const uint kv_head = gl_WorkGroupID.y / sharers, of_sharer = (gl_WorkGroupID.y - kv_head * sharers) * HEADS;
+    const uint first_head = kv_head * shared_by + of_sharer, head_count = min(HEADS, shared_by - of_sharer);
+    const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
+    const uint subgroup_token = subgroup * MATRIX_M, lane_row = base_row + subgroup_token + slot;
+    const uint token = lane % MATRIX_M, own_head = lane / MATRIX_M;  // of a lane's scores
+    const uint block = subgroup % BLOCKS, share = subgroup / BLOCKS;
+    uvec4 ks[PASSES * STEPS], vs[PASSES * STEPS];
+    uint range = gl_WorkGroupID.x;
+#if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
+    const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
+#else
+    const uint old_row = newest_row;
+    if (range >= splits) return;
+#endif
+    // Round 0 asks for the first range, each later one does a range and asks for the next.
+    [[dont_unroll]] for (bool works = false;; works = true) {
+        const uint loaded_range = works ? range + gl_NumWorkGroups.x : range;
+        const uint loaded = (first_split + loaded_range) * SPLIT, newest = works ? newest_row : old_row;
+        float scores[TURNS];
+        if (works) {
+            coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator> s =
+                coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
+            [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
+                PUT_STEPS(ks, p)
+                share_tile();
+                MATRIX_LOOP for (uint k = 0u; k < min(PASS_DIMS, HEAD_DIM - p * PASS_DIMS); k += MATRIX_K) {
+                    coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> keys;
+                    coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> query;
+                    coopMatLoad(keys, tile, subgroup_token * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                    coopMatLoad(query, queries, p * PASS_UNITS + k / 8u, QUERY_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                    s = coopMatMulAdd(keys, query, s);
+                }
+                share_tile();
+            }
+            coopMatStore(s, tile, subgroup_token * PITCH, MATRIX_N / 4u, gl_CooperativeMatrixLayoutRowMajor);
+            share_tile();
+            const uint own_token = (first_split + range) * SPLIT + subgroup_token + token;
+            const bool unseen = own_token < seen || own_token > position;
+            [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
+                const uint h = turn * HEADS_A_TURN + own_head, at = token * MATRIX_N + min(h, HEADS - 1u), rest = at + HEADS;
+                const float upper = uintBitsToFloat(tile[subgroup_token * PITCH + at / 4u][at % 4u]);
+                const float lower = uintBitsToFloat(tile[subgroup_token * PITCH + rest / 4u][rest % 4u]);
+                precise const float score = fma(lower, 1.0 / REST_SCALE, upper) * factors[min(h, HEADS - 1u)];
+                scores[turn] = unseen ? LOWEST : score;
+                float top = scores[turn];
+                [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
+                if (token == 0u && h < HEADS) tops[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = top;
+            }
+            share_tile();
+        }
+        LOAD_STEPS(ks, k_cache)
+        coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator> o[PASSES];
+        if (works) {
+            PUT_STEPS(vs, 0u)
+            barrier();
+            [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
+                const uint h = turn * HEADS_A_TURN + own_head;
+                const float weight = scores[turn] == LOWEST ? 0.0 : exp(scores[turn] - range_top(min(h, HEADS - 1u)));
+                const float scaled = weight * WEIGHT_SCALE, upper = upper_part(vec4(scaled)).x, rest = scaled - upper;
+                // Of two lanes one writes both weights' upper parts, the other the rests.
+                const bool odd = (lane & 1u) != 0u;
+                const float got = subgroupShuffleXor(odd ? upper : rest, 1u);
+                const uint pair = packFloat2x16(odd ? f16vec2(got, rest) : f16vec2(upper, got));
+                float total = weight;
+                [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) total += subgroupShuffleXor(total, m);
+                if (h < HEADS) {
+                    const uint column = odd ? HEADS + h : h, at = (subgroup_token + token) / 2u;
+                    weights[column * WEIGHT_PITCH + at / 4u][at % 4u] = pair;
+                    if (token == 0u) totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = total;
+                }
+            }
+            barrier();
+            [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
+                if (p != 0u) {
+                    barrier();
+                    PUT_STEPS(vs, p)
+                    barrier();
+                }
+                o[p] = coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
+                if (p * PASS_DIMS + block * MATRIX_M < HEAD_DIM) {
+                    MATRIX_LOOP for (uint k = 0u; k < SHARE_TOKENS; k += MATRIX_K) {
+                        coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> values;
+                        coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> weight;
+                        const uint at = share * SHARE_TOKENS + k;
+                        coopMatLoad(values, tile, at * PITCH + block * (MATRIX_M / 8u), PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                        coopMatLoad(weight, weights, at / 8u, WEIGHT_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                        o[p] = coopMatMulAdd(values, weight, o[p]);
+                    }
+                }
+            }
+        }
+        LOAD_STEPS(vs, v_cache)
+        if (works) {
+            barrier();
+            [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
+                const uint at = share * MATRIX_N * SUM_PITCH + (p * PASS_DIMS + block * MATRIX_M) / 4u;
+                coopMatStore(o[p], tile, at, SUM_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            }
+            barrier();
+            finish_range(range, splits, first_head, head_count);
+        } else {
+#if defined(RESIDENT) || defined(FLAGS)
+            AWAIT
+            if (range >= splits) return;
+#endif
+            vec4 query[QUERY_TURNS * 2u];
+            if (subgroup < HEADS) {
+                [[unroll]] for (uint i = 0u; i < QUERY_TURNS * 2u; ++i) {
+                    const uint vector = min(i / 2u * SUBGROUP_SIZE + lane, HEAD_UNITS - 1u) * 2u + i % 2u;
+                    query[i] = q.data[min(first_head + subgroup, heads - 1u) * HEAD_VECTORS + vector];
+                }
+            }
+#if defined(RESIDENT) || defined(FLAGS)
+            if (loaded + subgroup_token + MATRIX_M > position || seen == position) {
+                LOAD_NEWEST(ks, k_cache)
+                LOAD_NEWEST(vs, v_cache)
+            }
+#endif
+            put_queries(query);
+        }
+        range = loaded_range;
+        if (range >= splits) break;
+        barrier();  // the queries are there, or the sums have been read
+    }
+#ifdef MERGE
+    if (splits == 1u) return;
+#ifdef FLAGS
+    flag_join();
+    if (t == 0u) {
+        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u,
+            gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    }
+    flag_join();
+#else
+    memoryBarrierBuffer();
+    barrier();
+    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
+    barrier();
+#endif
+    if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
+#ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
+    memoryBarrierBuffer();
+#endif
+    merge(first_head, head_count, splits);
+    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;
+#endif
+}
+
+#include "main.glsl"

@@ -1,0 +1,89 @@
+"""Decode attention by cooperative matrices: against float64 numpy, and its bits however it is shared out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from engine.models.config import Geometry
+from engine.program.attend_division import sharing_workgroups
+from engine.program.attend_matrices import attend_matrices
+from engine.vulkan.pipelines import Defines
+from tests.engine.gpu import Gpu
+from tests.engine.shaders.test_attention import Decode, decode, gated
+from tests.engine.weight_data import assert_within, fresh_random
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with Gpu() as device:
+        yield device
+
+
+def matrix_defines(gpu: Gpu, size: int, heads: int, kv_heads: int) -> Defines:
+    geometry = cast(Geometry, SimpleNamespace(head_size=size, heads=heads, kv_heads=kv_heads))
+    device = gpu.device
+    found = attend_matrices(geometry, device.matrix_sizes, device.subgroup_size, device.shared_bytes)
+    if found is None:
+        pytest.skip("this device has no cooperative matrices of a size that fits")
+    return found.defines()
+
+
+def run(gpu: Gpu, case: Decode, defines: Defines, parts: int, merged: str) -> np.ndarray:
+    sharers = sharing_workgroups(case.heads, case.kv_heads, int(defines["HEADS"]))
+    return case.run(gpu, "attend_matrices", (parts, sharers), defines, merged)
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "kv_heads", "position", "window", "joined"),
+    [
+        *(
+            (64, 9, 3, 0, 0, "here"),
+            (64, 9, 3, 1000, 0, "here"),
+            (16, 8, 1, 127, 0, "here"),
+            (32, 10, 2, 256, 0, "here"),
+        ),
+        *((128, 8, 2, 4095, 0, "here"), (80, 7, 1, 700, 300, "gated"), (96, 4, 2, 513, 65, "here")),
+        *((16, 8, 1, 600, 1, "here"), (16, 8, 1, 257, 2, "here"), (32, 10, 2, 128, 200, "here")),
+    ],
+)
+def test_decode_attention_by_matrices(gpu, size, heads, kv_heads, position, window, joined):
+    """Joined apart and here, by however many workgroups: the same bits."""
+    defines = matrix_defines(gpu, size, heads, kv_heads)
+    case = decode(gpu, size, heads, kv_heads, position, window)
+    ranges = case.ranges(int(defines["SPLIT"]))
+    found = run(gpu, case, defines, ranges, "apart")
+    assert_within(found, case.expected, case.bound)
+    expected = gated(gpu, found, case.inputs[-1]) if joined == "gated" else found
+    for parts in sorted({1, min(ranges, 3), ranges}):
+        assert np.array_equal(run(gpu, case, defines, parts, joined), expected), parts
+        assert np.array_equal(run(gpu, case, defines, parts, "apart"), found), parts
+
+
+def test_a_head_does_not_depend_on_the_others(gpu):
+    size, heads, kv_heads, position = 32, 8, 2, 300
+    defines = matrix_defines(gpu, size, heads, kv_heads)
+    case = decode(gpu, size, heads, kv_heads, position, 0)
+    found = run(gpu, case, defines, 2, "here")
+    for fewer in (1, 2, 3):
+        assert np.array_equal(run(gpu, case, defines | {"HEADS": fewer}, 2, "here"), found), fewer
+    queries = gpu.read(case.inputs[0]).reshape(heads, size)
+    for head in (0, 5, 7):
+        others = fresh_random().normal(size=(heads, size)).astype(np.float32) * 1e4
+        others[head] = queries[head]
+        beside = case._replace(inputs=(gpu.array(others), *case.inputs[1:]))
+        same = run(gpu, beside, defines, 3, "here").reshape(heads, size)[head]
+        assert np.array_equal(same, found.reshape(heads, size)[head])
+
+
+def test_outliers_of_queries_keys_and_values(gpu):
+    """Numbers of 1e4 take no precision from the small ones that they are multiplied by, nor from their neighbours."""
+    defines = matrix_defines(gpu, 64, 6, 2)
+    case = decode(gpu, 64, 6, 2, 777, 0, outlier=1e4)
+    found = run(gpu, case, defines, 2, "here")
+    assert_within(found, case.expected, case.bound)
+    assert np.abs(case.expected).max() > 1e3
+    assert case.bound.max() < 1e-2 * np.abs(case.expected).max()
