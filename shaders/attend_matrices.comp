@@ -170,7 +170,7 @@ void finish_range(uint range, uint splits, uint first_head, uint count) {
 #define STEP_ROW(s) (lane_row + loaded + (s) * SLOTS)
 // A lane's keys or values of the range at token `loaded`, rows `oldest_row` to `newest` of the cache; what stands for others
 // has no weight.
-#define LOAD_STEPS(values, cache) \
+#define LOAD_STEPS(values, cache, newest) \
     if (loaded_range < splits) { \
         [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
             const uint row = clamp(STEP_ROW(s), oldest_row, newest); \
@@ -187,6 +187,32 @@ void finish_range(uint range, uint splits, uint first_head, uint count) {
     }
 #define PUT_STEPS(values, p) \
     [[unroll]] for (uint s = 0u; s < STEPS; ++s) tile[(subgroup_token + s * SLOTS + slot) * PITCH + unit] = values[(p) * STEPS + s];
+#define SUMS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+// Passes have constant bounds each: NVIDIA's compiler unrolls no loops whose bounds come from an outer one.
+#define KEY_PASS(p) { \
+        MATRIX_LOOP for (uint k = 0u; k < min(PASS_DIMS, HEAD_DIM - (p) * PASS_DIMS); k += MATRIX_K) { \
+            coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> keys; \
+            coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> query; \
+            coopMatLoad(keys, tile, subgroup_token * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor); \
+            coopMatLoad(query, queries, (p) * PASS_UNITS + k / 8u, QUERY_PITCH, gl_CooperativeMatrixLayoutColumnMajor); \
+            dots = coopMatMulAdd(keys, query, dots); \
+        } \
+        share_tile(); \
+    }
+#define VALUE_PASS(p, sum) \
+    if ((p) * PASS_DIMS + block * MATRIX_M < HEAD_DIM) { \
+        MATRIX_LOOP for (uint k = 0u; k < SHARE_TOKENS; k += MATRIX_K) { \
+            coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> values; \
+            coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> weight; \
+            coopMatLoad(values, tile, (share_token + k) * PITCH + block * (MATRIX_M / 8u), PITCH, gl_CooperativeMatrixLayoutColumnMajor); \
+            coopMatLoad(weight, weights, (share_token + k) / 8u, WEIGHT_PITCH, gl_CooperativeMatrixLayoutColumnMajor); \
+            sum = coopMatMulAdd(values, weight, sum); \
+        } \
+    }
+#define PUT_SUMS(p, sum) { \
+        const uint at = share * MATRIX_N * SUM_PITCH + ((p) * PASS_DIMS + block * MATRIX_M) / 4u; \
+        coopMatStore(sum, tile, at, SUM_PITCH, gl_CooperativeMatrixLayoutColumnMajor); \
+    }
 
 void kernel() {
     const uint t = gl_LocalInvocationIndex, subgroup = t / SUBGROUP_SIZE, lane = t % SUBGROUP_SIZE;
@@ -199,124 +225,103 @@ void kernel() {
     const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
     const uint subgroup_token = subgroup * MATRIX_M, lane_row = base_row + subgroup_token + slot;
     const uint token = lane % MATRIX_M, own_head = lane / MATRIX_M;  // of a lane's scores
-    const uint block = subgroup % BLOCKS, share = subgroup / BLOCKS;
+    const uint block = subgroup % BLOCKS, share = subgroup / BLOCKS, share_token = share * SHARE_TOKENS;
     uvec4 ks[PASSES * STEPS], vs[PASSES * STEPS];
-    uint range = gl_WorkGroupID.x;
+    uint range = gl_WorkGroupID.x, loaded_range = range, loaded = (first_split + range) * SPLIT;
 #if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
     const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
-#else
-    const uint old_row = newest_row;
+    LOAD_STEPS(ks, k_cache, old_row)
+    LOAD_STEPS(vs, v_cache, old_row)
+    AWAIT
     if (range >= splits) return;
+#else
+    if (range >= splits) return;
+    LOAD_STEPS(ks, k_cache, newest_row)
+    LOAD_STEPS(vs, v_cache, newest_row)
 #endif
-    // Round 0 asks for the first range, each later one does a range and asks for the next.
-    [[dont_unroll]] for (bool works = false;; works = true) {
-        const uint loaded_range = works ? range + gl_NumWorkGroups.x : range;
-        const uint loaded = (first_split + loaded_range) * SPLIT, newest = works ? newest_row : old_row;
+    vec4 query[QUERY_TURNS * 2u];
+    if (subgroup < HEADS) {
+        [[unroll]] for (uint i = 0u; i < QUERY_TURNS * 2u; ++i) {
+            const uint vector = min(i / 2u * SUBGROUP_SIZE + lane, HEAD_UNITS - 1u) * 2u + i % 2u;
+            query[i] = q.data[min(first_head + subgroup, heads - 1u) * HEAD_VECTORS + vector];
+        }
+    }
+#if defined(RESIDENT) || defined(FLAGS)
+    if (loaded + subgroup_token + MATRIX_M > position || seen == position) {
+        LOAD_NEWEST(ks, k_cache)
+        LOAD_NEWEST(vs, v_cache)
+    }
+#endif
+    PUT_STEPS(ks, 0u)
+    put_queries(query);
+    [[dont_unroll]] for (;;) {
+        barrier();
+        SUMS dots = SUMS(0.0);
+        KEY_PASS(0u)
+#if HEAD_DIM > 64
+        PUT_STEPS(ks, 1u)
+        share_tile();
+        KEY_PASS(1u)
+#endif
+        loaded_range = range + gl_NumWorkGroups.x;
+        loaded = (first_split + loaded_range) * SPLIT;
+        LOAD_STEPS(ks, k_cache, newest_row)
+        coopMatStore(dots, tile, subgroup_token * PITCH, MATRIX_N / 4u, gl_CooperativeMatrixLayoutRowMajor);
+        share_tile();
+        const uint own_token = (first_split + range) * SPLIT + subgroup_token + token;
+        const bool unseen = own_token < seen || own_token > position;
         float scores[TURNS];
-        if (works) {
-            coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator> s =
-                coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
-            [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
-                PUT_STEPS(ks, p)
-                share_tile();
-                MATRIX_LOOP for (uint k = 0u; k < min(PASS_DIMS, HEAD_DIM - p * PASS_DIMS); k += MATRIX_K) {
-                    coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> keys;
-                    coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> query;
-                    coopMatLoad(keys, tile, subgroup_token * PITCH + k / 8u, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                    coopMatLoad(query, queries, p * PASS_UNITS + k / 8u, QUERY_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                    s = coopMatMulAdd(keys, query, s);
-                }
-                share_tile();
-            }
-            coopMatStore(s, tile, subgroup_token * PITCH, MATRIX_N / 4u, gl_CooperativeMatrixLayoutRowMajor);
-            share_tile();
-            const uint own_token = (first_split + range) * SPLIT + subgroup_token + token;
-            const bool unseen = own_token < seen || own_token > position;
-            [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
-                const uint h = turn * HEADS_A_TURN + own_head, at = token * MATRIX_N + min(h, HEADS - 1u), rest = at + HEADS;
-                const float upper = uintBitsToFloat(tile[subgroup_token * PITCH + at / 4u][at % 4u]);
-                const float lower = uintBitsToFloat(tile[subgroup_token * PITCH + rest / 4u][rest % 4u]);
-                precise const float score = fma(lower, 1.0 / REST_SCALE, upper) * factors[min(h, HEADS - 1u)];
-                scores[turn] = unseen ? LOWEST : score;
-                float top = scores[turn];
-                [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
-                if (token == 0u && h < HEADS) tops[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = top;
-            }
-            share_tile();
+        [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
+            const uint h = turn * HEADS_A_TURN + own_head, at = token * MATRIX_N + min(h, HEADS - 1u), rest = at + HEADS;
+            const float upper = uintBitsToFloat(tile[subgroup_token * PITCH + at / 4u][at % 4u]);
+            const float lower = uintBitsToFloat(tile[subgroup_token * PITCH + rest / 4u][rest % 4u]);
+            precise const float score = fma(lower, 1.0 / REST_SCALE, upper) * factors[min(h, HEADS - 1u)];
+            scores[turn] = unseen ? LOWEST : score;
+            float top = scores[turn];
+            [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
+            if (token == 0u && h < HEADS) tops[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = top;
         }
-        LOAD_STEPS(ks, k_cache)
-        coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator> o[PASSES];
-        if (works) {
-            PUT_STEPS(vs, 0u)
-            barrier();
-            [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
-                const uint h = turn * HEADS_A_TURN + own_head;
-                const float weight = scores[turn] == LOWEST ? 0.0 : exp(scores[turn] - range_top(min(h, HEADS - 1u)));
-                const float scaled = weight * WEIGHT_SCALE, upper = upper_part(vec4(scaled)).x, rest = scaled - upper;
-                // Of two lanes one writes both weights' upper parts, the other the rests.
-                const bool odd = (lane & 1u) != 0u;
-                const float got = subgroupShuffleXor(odd ? upper : rest, 1u);
-                const uint pair = packFloat2x16(odd ? f16vec2(got, rest) : f16vec2(upper, got));
-                float total = weight;
-                [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) total += subgroupShuffleXor(total, m);
-                if (h < HEADS) {
-                    const uint column = odd ? HEADS + h : h, at = (subgroup_token + token) / 2u;
-                    weights[column * WEIGHT_PITCH + at / 4u][at % 4u] = pair;
-                    if (token == 0u) totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = total;
-                }
-            }
-            barrier();
-            [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
-                if (p != 0u) {
-                    barrier();
-                    PUT_STEPS(vs, p)
-                    barrier();
-                }
-                o[p] = coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>(0.0);
-                if (p * PASS_DIMS + block * MATRIX_M < HEAD_DIM) {
-                    MATRIX_LOOP for (uint k = 0u; k < SHARE_TOKENS; k += MATRIX_K) {
-                        coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA> values;
-                        coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB> weight;
-                        const uint at = share * SHARE_TOKENS + k;
-                        coopMatLoad(values, tile, at * PITCH + block * (MATRIX_M / 8u), PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                        coopMatLoad(weight, weights, at / 8u, WEIGHT_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                        o[p] = coopMatMulAdd(values, weight, o[p]);
-                    }
-                }
+        share_tile();
+        PUT_STEPS(vs, 0u)
+        barrier();
+        [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
+            const uint h = turn * HEADS_A_TURN + own_head;
+            const float weight = unseen ? 0.0 : exp(scores[turn] - range_top(min(h, HEADS - 1u)));
+            const float scaled = weight * WEIGHT_SCALE, upper = upper_part(vec4(scaled)).x, rest = scaled - upper;
+            // Of two lanes one writes both weights' upper parts, the other the rests.
+            const bool odd = (lane & 1u) != 0u;
+            const float got = subgroupShuffleXor(odd ? upper : rest, 1u);
+            const uint pair = packFloat2x16(odd ? f16vec2(got, rest) : f16vec2(upper, got));
+            float total = weight;
+            [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) total += subgroupShuffleXor(total, m);
+            if (h < HEADS) {
+                const uint column = odd ? HEADS + h : h, at = (subgroup_token + token) / 2u;
+                weights[column * WEIGHT_PITCH + at / 4u][at % 4u] = pair;
+                if (token == 0u) totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = total;
             }
         }
-        LOAD_STEPS(vs, v_cache)
-        if (works) {
-            barrier();
-            [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
-                const uint at = share * MATRIX_N * SUM_PITCH + (p * PASS_DIMS + block * MATRIX_M) / 4u;
-                coopMatStore(o[p], tile, at, SUM_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-            }
-            barrier();
-            finish_range(range, splits, first_head, head_count);
-        } else {
-#if defined(RESIDENT) || defined(FLAGS)
-            AWAIT
-            if (range >= splits) return;
+        barrier();
+        SUMS sums0 = SUMS(0.0);
+        VALUE_PASS(0u, sums0)
+        barrier();
+#if HEAD_DIM > 64
+        PUT_STEPS(vs, 1u)
+        LOAD_STEPS(vs, v_cache, newest_row)
+        barrier();
+        SUMS sums1 = SUMS(0.0);
+        VALUE_PASS(1u, sums1)
+        barrier();
+        PUT_SUMS(1u, sums1)
+#else
+        LOAD_STEPS(vs, v_cache, newest_row)
 #endif
-            vec4 query[QUERY_TURNS * 2u];
-            if (subgroup < HEADS) {
-                [[unroll]] for (uint i = 0u; i < QUERY_TURNS * 2u; ++i) {
-                    const uint vector = min(i / 2u * SUBGROUP_SIZE + lane, HEAD_UNITS - 1u) * 2u + i % 2u;
-                    query[i] = q.data[min(first_head + subgroup, heads - 1u) * HEAD_VECTORS + vector];
-                }
-            }
-#if defined(RESIDENT) || defined(FLAGS)
-            if (loaded + subgroup_token + MATRIX_M > position || seen == position) {
-                LOAD_NEWEST(ks, k_cache)
-                LOAD_NEWEST(vs, v_cache)
-            }
-#endif
-            put_queries(query);
-        }
+        PUT_SUMS(0u, sums0)
+        barrier();
+        finish_range(range, splits, first_head, head_count);
         range = loaded_range;
         if (range >= splits) break;
-        barrier();  // the queries are there, or the sums have been read
+        barrier();  // the sums have been read
+        PUT_STEPS(ks, 0u)
     }
 #ifdef MERGE
     if (splits == 1u) return;
