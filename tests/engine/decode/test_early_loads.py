@@ -18,6 +18,7 @@ import pytest
 from engine import FUSION_PASSES, Engine, Sampling
 from engine.decode.program import Settings
 from engine.decode.state import initial_state, pack_step
+from engine.program import attend_division
 from engine.program.op import Op
 from engine.program.schedule import Range
 from engine.vulkan.commands import CommandBuffer
@@ -35,15 +36,25 @@ NAN = 0xFF  # as a byte of any float
 Image = dict[Range, npt.NDArray[np.uint8]]
 
 
-@pytest.fixture(scope="module", params=["qwen2", "gemma3", "window of 1", "qwen3_5"])
+MATRICES = "gemma3 by matrices"
+
+
+@pytest.fixture(
+    scope="module", params=["qwen2", "gemma3", "window of 1", "qwen3_5", MATRICES, "window of 1 by matrices"]
+)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """With a bias, windows and a gate; by kernels for GPUs."""
-    folder, name = tmp_path_factory.mktemp("models"), str(request.param)
+    """With a bias, windows and a gate; by kernels for GPUs, also those that attend where many tokens are seen."""
+    folder, name = tmp_path_factory.mktemp("models"), str(request.param).removesuffix(" by matrices")
     model = copy("gemma3" if name == "window of 1" else name, folder)
     if name == "window of 1":
         change_config(model, sliding_window=1)
     path = hf_to_gguf(model, folder / "tiny.gguf")
-    with Engine.open(path, context=256, row_kernels=False, barriers="flags") as opened:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Engine.open(path, context=256, row_kernels=False, barriers="flags") as opened,
+    ):
+        if name != request.param:
+            patch.setattr(attend_division, "_ALONE_TOKENS", 0)
         if opened._runtime._resources.state.pointer is None:
             pytest.skip("this device's memory is not the host's")
         yield opened
@@ -124,10 +135,17 @@ def test_nothing_awaited_is_loaded_early(engine: Engine, passes: tuple[str, ...]
         for op in token.ops:
             assert token.passes_held(op), (op.name, op.kernel.label, position)
         assert any(map(may_load_early, token.ops))
+        assert attend_division.sees_many(1) == any(op.kernel.name == "attend_matrices" for op in token.ops)
 
 
-@pytest.mark.parametrize("engine", ["gemma3"], indirect=True)
-@pytest.mark.parametrize("kernel", ["matvec_groups", "gate_up_groups", "attend_groups"])
+@pytest.mark.parametrize(
+    ("engine", "kernel"),
+    [
+        *(("gemma3", name) for name in ("matvec_groups", "gate_up_groups", "attend_groups")),
+        (MATRICES, "attend_matrices"),
+    ],
+    indirect=["engine"],
+)
 def test_what_is_loaded_early_shows(engine: Engine, kernel: str) -> None:
     """Weights, and keys of tokens before: as nobody writes them, they are loaded while the kernel is held."""
     token = Token(engine, FUSION_PASSES, POSITIONS[0])
@@ -135,7 +153,7 @@ def test_what_is_loaded_early_shows(engine: Engine, kernel: str) -> None:
         before, after = token.image(), token.run(op)
         if op.kernel.name == kernel:
             break
-    early = op.buffers[1 if kernel == "attend_groups" else 0]
+    early = op.buffers[1 if kernel.startswith("attend_") else 0]
     for held_s in (HELD_S, 0.1, 1.0):  # a busy machine may not have begun
         token.restore(before)
         if not equal(token.run(op, [early], held_s), after):
