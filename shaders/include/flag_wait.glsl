@@ -24,9 +24,7 @@ void flag_poll() {
 void flag_wait() {
     if (flag_waited) return;
     flag_waited = true;
-    if (gl_LocalInvocationIndex == 0u) {
-        flag_poll();
-    }
+    if (gl_LocalInvocationIndex == 0u) flag_poll();
     flag_join();
     STAMP_BEGIN
 }

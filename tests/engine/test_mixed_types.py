@@ -9,6 +9,7 @@ from engine import FUSION_PASSES, Engine, Sampling
 from tests.engine.tiny_model import write_tiny_llama
 from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_greedy, assert_logits
+from tests.engine.waits import assert_waits
 
 # the stack of q, k and v breaks in two places; gate and up are no pair in the first
 MIXES = {
@@ -43,6 +44,7 @@ def test_mixed_types(tmp_path, mix, row_kernels):
                 logits = session.prefill(prompt)
                 tokens = session.generate(Sampling(temperature=1.5, top_p=1.0, seed=5), 12, ignore_eos=True)
                 found[mode, fusion] = [token.id for token in tokens]
+        assert_waits(engine)
         assert_logits(engine, path, prompt, [logits])
         ids = found["reuse", ()]
         assert all(one == ids for one in found.values()), found
