@@ -1,6 +1,6 @@
 #version 460
 // Decode attention by cooperative matrices (float16 in, float32 sums), where query heads share keys and many tokens are
-// seen. A workgroup of LANES does HEADS of the heads of a KV head, for every gl_NumWorkGroups.x-th token range of SPLIT;
+// seen. A workgroup of LANES does HEADS of the SHARED heads of a KV head, for every gl_NumWorkGroups.x-th token range of SPLIT;
 // ranges are numbered from the first one that is seen. Keys and values pass through shared memory, 64 dimensions at a time:
 //
 //   S (tokens, columns) = K Q^T, each subgroup its own MATRIX_M tokens
@@ -85,6 +85,7 @@ shared uvec4 tile[SPLIT * PITCH];  // keys of a pass, each subgroup's scores, va
 shared uvec4 queries[MATRIX_N * QUERY_PITCH];  // a column a row
 shared uvec4 weights[MATRIX_N * WEIGHT_PITCH];
 shared float factors[HEADS];  // scale, over what a head's query was multiplied by
+shared float range_tops[HEADS];
 shared vec4 tops[HEADS * SUBGROUPS / 4u], totals[HEADS * SUBGROUPS / 4u];
 
 #ifdef MERGE
@@ -133,7 +134,7 @@ void put_queries(vec4 query[QUERY_TURNS * 2u]) {
 #endif
 }
 
-float range_top(uint h) {
+float highest(uint h) {  // score of all subgroups
     vec4 top = tops[h * (SUBGROUPS / 4u)];
     [[unroll]] for (uint four = 1u; four < SUBGROUPS / 4u; ++four) top = max(top, tops[h * (SUBGROUPS / 4u) + four]);
     return max(max(top.x, top.y), max(top.z, top.w));
@@ -162,7 +163,7 @@ void finish_range(uint range, uint splits, uint first_head, uint count) {
         }
 #endif
         result.data[range * heads * HEAD_VECTORS + place / 4u][item % 4u] = whole;
-        if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(range_top(h), total);
+        if (dim == 0u) sums.data[range * heads + first_head + h] = vec2(range_tops[h], total);
     }
 }
 
@@ -179,10 +180,9 @@ void finish_range(uint range, uint splits, uint first_head, uint count) {
     }
 // This token's, and where it stands for others.
 #define LOAD_NEWEST(values, cache) \
-    [[unroll]] for (uint p = 0u; p < PASSES; ++p) { \
-        const uvec4 found = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)]; \
-        [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
-            if (max(STEP_ROW(s), oldest_row) >= newest_row) values[p * STEPS + s] = found; \
+    [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
+        if (max(STEP_ROW(s), oldest_row) >= newest_row) { \
+            [[unroll]] for (uint p = 0u; p < PASSES; ++p) values[p * STEPS + s] = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)]; \
         } \
     }
 #define PUT_STEPS(values, p) \
@@ -219,9 +219,9 @@ void kernel() {
     const uint unit = lane % PASS_UNITS, slot = lane / PASS_UNITS;
     const uint position = state.data[STATE_POSITION];
     const uint seen = first_seen(position, window), first_split = seen / SPLIT, splits = position / SPLIT - first_split + 1u;
-    const uint shared_by = heads / kv_heads, sharers = (shared_by + HEADS - 1u) / HEADS;  // heads, and workgroups, of a KV head
+    const uint sharers = (SHARED + HEADS - 1u) / HEADS;  // workgroups of a KV head
     const uint kv_head = gl_WorkGroupID.y / sharers, of_sharer = (gl_WorkGroupID.y - kv_head * sharers) * HEADS;
-    const uint first_head = kv_head * shared_by + of_sharer, head_count = min(HEADS, shared_by - of_sharer);
+    const uint first_head = kv_head * SHARED + of_sharer, head_count = min(HEADS, SHARED - of_sharer);
     const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
     const uint subgroup_token = subgroup * MATRIX_M, lane_row = base_row + subgroup_token + slot;
     const uint token = lane % MATRIX_M, own_head = lane / MATRIX_M;  // of a lane's scores
@@ -286,7 +286,7 @@ void kernel() {
         barrier();
         [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
             const uint h = turn * HEADS_A_TURN + own_head;
-            const float weight = unseen ? 0.0 : exp(scores[turn] - range_top(min(h, HEADS - 1u)));
+            const float range_top = highest(min(h, HEADS - 1u)), weight = unseen ? 0.0 : exp(scores[turn] - range_top);
             const float scaled = weight * WEIGHT_SCALE, upper = upper_part(vec4(scaled)).x, rest = scaled - upper;
             // Of two lanes one writes both weights' upper parts, the other the rests.
             const bool odd = (lane & 1u) != 0u;
@@ -297,7 +297,10 @@ void kernel() {
             if (h < HEADS) {
                 const uint column = odd ? HEADS + h : h, at = (subgroup_token + token) / 2u;
                 weights[column * WEIGHT_PITCH + at / 4u][at % 4u] = pair;
-                if (token == 0u) totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = total;
+                if (token == 0u) {
+                    totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = total;
+                    if (subgroup == 0u) range_tops[h] = range_top;
+                }
             }
         }
         barrier();

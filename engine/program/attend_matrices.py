@@ -21,18 +21,19 @@ _OTHER_SHARED_BYTES = 1024  # the persistent mode's among them
 
 
 class AttendMatrices(NamedTuple):
-    """A workgroup of ``lanes`` takes ``heads`` query heads of a KV head, and ranges of ``tokens``."""
+    """A workgroup of ``lanes`` takes ``heads`` of a KV head's ``shared`` query heads, and ranges of ``tokens``."""
 
     size: MatrixSize
     lanes: int
     heads: int
+    shared: int
     tokens: int
 
     def defines(self) -> Defines:
         """What attend_matrices.comp must know, besides HEAD_DIM and MERGE."""
         return {
             "MATRIX_M": self.size.m, "MATRIX_N": self.size.n, "MATRIX_K": self.size.k,
-            "LANES": self.lanes, "HEADS": self.heads, "SPLIT": self.tokens,
+            "LANES": self.lanes, "HEADS": self.heads, "SHARED": self.shared, "SPLIT": self.tokens,
         }  # fmt: skip
 
 
@@ -71,4 +72,4 @@ def _with(g: Geometry, size: MatrixSize, subgroup_size: int, shared_bytes: int) 
     held = tile + n * (g.head_size // _UNIT_DIMS + 1) + n * (tokens // _UNIT_DIMS + 1)
     if heads > subgroups or sums > tile or 16 * held + 8 * heads * subgroups + _OTHER_SHARED_BYTES > shared_bytes:
         return None
-    return AttendMatrices(size, lanes, heads, tokens)
+    return AttendMatrices(size, lanes, heads, shared, tokens)

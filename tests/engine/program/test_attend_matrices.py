@@ -27,12 +27,12 @@ def geometry(heads: int, kv_heads: int, head_size: int) -> Geometry:
 )
 def test_as_few_columns_as_will_do_on_an_h200(heads: int, kv_heads: int, head_size: int, sharing: int) -> None:
     found = attend_matrices(geometry(heads, kv_heads, head_size), H200, 32, 48 * KIBIBYTE)
-    assert found == (MatrixSize(16, 8, 16), 512, sharing, 256)
+    assert found == (MatrixSize(16, 8, 16), 512, sharing, heads // kv_heads, 256)
 
 
 def test_all_heads_of_a_key_where_matrices_are_wide() -> None:
-    assert attend_matrices(geometry(28, 4, 128), RADV, 32, 64 * KIBIBYTE) == (RADV[0], 512, 7, 256)
-    assert attend_matrices(geometry(32, 8, 128), RADV, 64, 64 * KIBIBYTE) == (RADV[0], 512, 4, 128)
+    assert attend_matrices(geometry(28, 4, 128), RADV, 32, 64 * KIBIBYTE) == (RADV[0], 512, 7, 7, 256)
+    assert attend_matrices(geometry(32, 8, 128), RADV, 64, 64 * KIBIBYTE) == (RADV[0], 512, 4, 4, 128)
     assert attend_matrices(geometry(28, 4, 128), RADV, 32, 48 * KIBIBYTE) is None  # too little shared memory
 
 
