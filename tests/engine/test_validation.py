@@ -11,6 +11,7 @@ import pytest
 
 from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
 from engine.program.schedule import Scheduler
+from engine.vulkan.commands import CommandBuffer
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 
 DESCRIPTOR_MODES = tuple(mode for mode in MODES if mode != "persistent")  # its tape has addresses
@@ -72,6 +73,23 @@ def test_every_missing_barrier_is_seen(engine, monkeypatch, mode):
         engine._runtime._modes.clear()  # or reuse would resubmit what it recorded before
         run(engine)
         assert any("HAZARD" in message for message in engine.vulkan_messages[before:]), removed
+
+
+def test_tokens_in_flight_need_the_barrier_that_each_opens_with(engine, monkeypatch):
+    """It is all that makes one token's writes seen by the next one's kernels, under barriers ``flags`` too."""
+    engine.mode, engine.stamp_every = "pipelined", 0
+    run(engine)
+    assert engine.vulkan_messages == []
+    recorded = CommandBuffer._pipeline_barrier
+
+    def without_the_first(self, source, destination, barrier):
+        if barrier is not self._open_barrier:
+            recorded(self, source, destination, barrier)
+
+    monkeypatch.setattr(CommandBuffer, "_pipeline_barrier", without_the_first)
+    engine._runtime._modes.clear()  # with what was recorded
+    run(engine)
+    assert any("HAZARD" in message for message in engine.vulkan_messages)
 
 
 @pytest.mark.parametrize(("name", "row_kernels"), [("gemma3", None), ("gemma3", False), ("qwen2", False)])
