@@ -2,8 +2,9 @@
 
 Every dispatch is recorded without a barrier. Its workgroups launch while the one before still runs, ask for weights,
 and wait until a counter says that all workgroups before the last barrier have arrived (shaders/include/flags.glsl).
-That needs dispatches of a queue to start in order, which GPUs do and Vulkan does not promise: ``check`` shows it, every
-wait is bounded, and where kernels waited in vain the token is an error and the policy is not used again.
+Behind that they load what others wrote past the caches that workgroups do not share.
+All this needs dispatches of a queue to start in order, which GPUs do and Vulkan does not promise: ``check`` shows it,
+every wait is bounded, and where kernels waited in vain the token is an error and the policy is not used again.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@
 #define ACCESS_COHERENT ALONE coherent  // read and written, by other workgroups of the same dispatch too
 #endif
 // Only read, but the compiler does not know: else it may move a load behind a barrier, to where its value is used.
-// What is FIXED nobody writes while the program runs, what is AWAITED an op before this one.
+// What is FIXED no op of a token writes before all that read it are done (the state: at its end), what is AWAITED one does.
 #define ACCESS_FIXED
 #ifdef FLAGS
 #define ACCESS_AWAITED ALONE
