@@ -114,7 +114,7 @@ class Token:
         return self.image()
 
     def passes_held(self, op: Op) -> bool:
-        """Run ``op``, and once more held where it is the first of its kind that may load early: whether it makes the same."""
+        """Run ``op``, and once more held if the first of its kind that may load early: whether it makes the same."""
         before, after, same = self.image(), self.run(op), True
         kind = (op.kernel, op.window if isinstance(op, Attention) else 0)
         if may_load_early(op) and kind not in self._held:
