@@ -123,6 +123,31 @@ def test_projections(gpu: Gpu, random: np.random.Generator, type: T) -> None:
     assert_same(gpu, (many, few, gate, up), sizes if whole else sizes[:1], build, factors=factors)
 
 
+@pytest.mark.parametrize("type", [T.F16, T.Q4_0, T.Q4_1, T.Q6_K], ids=lambda type: type.name)
+def test_what_is_no_number_stays_none(gpu: Gpu, random: np.random.Generator, type: T) -> None:
+    kernels = ResidentKernels(
+        gpu.kernels, Resident(group_invocations(gpu.device.subgroup_size, gpu.device.most_invocations), 2)
+    )
+    weight, norm = weight_of(gpu, random, type, 37, COLS), Norm(vector(gpu, random, COLS), EPS)
+    x, state = gpu.poisoned(COLS * 4), gpu.array(np.zeros(STATE_BYTES, np.uint8))
+    out = [gpu.poisoned(37 * 4) for _ in range(3)]
+    ops = [
+        matrix.matvec(kernels, weight, x, out[0]),
+        matrix.matvec(kernels, weight, x, out[1], norm=norm),
+        matrix.gate_up(kernels, weight, weight, x, out[2], norm=norm),
+    ]
+    for place in (random.integers(16), COLS - 1 - random.integers(16), random.integers(COLS)):
+        for value in (np.nan, np.inf, -np.inf):
+            values = random.standard_normal(COLS).astype(np.float32)
+            values[place] = value
+            gpu.memory.write(x, values)
+            for item in out:
+                gpu.memory.write(item, np.zeros(37, np.float32))
+            gpu.memory.flush()
+            walk(gpu, kernels, ops, state)
+            assert not any(np.isfinite(gpu.read(item)).any() for item in out)
+
+
 def test_widths_and_types_side_by_side(gpu: Gpu, random: np.random.Generator) -> None:
     """One kernel a type for all widths: less than a chunk, one, and as long an x as there is room for."""
     sizes = [(T.Q4_K, 256, 40), (T.Q4_0, 64, 9), (T.Q4_0, 2048, 300), (T.Q4_0, 512, 17), (T.F16, 100, 33)]
