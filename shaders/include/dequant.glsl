@@ -11,7 +11,11 @@
 
 // Always 0. Rows on GPUs (row_products.glsl) have it seem to come from the sums of the rows before: compilers unpack what it
 // is mixed into, and wait for that to be loaded, only behind these.
+#ifdef CPU_DEVICE
+const uint after_sums = 0u;
+#else
 uint after_sums = 0u;
+#endif
 
 // Where a row's data begins. `r` is its place among the eight rows of its group ("cpu" layout), `side` is for
 // kernels that read two tensors.
