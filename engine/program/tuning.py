@@ -97,7 +97,7 @@ def division(
     if known is not None and resident is None:
         return known
     team = lanes(type, cols, subgroup_size, tuned)
-    several_chunks = cols > 32 * team  # then a resident row's next blocks are loaded as the last ones are used up
+    several_chunks = cols > 32 * team  # for which the persistent mode's rule is older, and untimed with eight rows
     wanted = _ROWS_OF_CHUNKS if several_chunks and resident is not None else _DEFAULT_ROWS
     most = min(_ROWS_AT_ONCE.get(type, wanted), subgroup_size) // tensors(kernel)
     least = least_rows(kernel)
