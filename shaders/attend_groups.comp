@@ -71,7 +71,6 @@ shared vec4 factors[HEADS * FACTOR_VECTORS], weighted[HEADS * FACTOR_VECTORS];  
 shared vec4 parts[SUBGROUPS * HEADS * HEAD_VECTORS];  // each subgroup's results for a range
 
 #ifdef MERGE
-shared uint arrived;
 #include "attend_join.glsl"
 #endif
 
@@ -343,26 +342,7 @@ void kernel() {
         sees = sees_loaded;
     }
 #ifdef MERGE
-    if (splits == 1u) return;
-#ifdef FLAGS
-    flag_join();
-    if (t == 0u) {
-        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u,
-            gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-    }
-    flag_join();
-#else
-    memoryBarrierBuffer();
-    barrier();
-    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
-    barrier();
-#endif
-    if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
-#ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
-    memoryBarrierBuffer();
-#endif
-    merge(first_head, head_count, splits);
-    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;
+    if (splits > 1u) join_last(first_head, head_count, splits);
 #endif
 }
 

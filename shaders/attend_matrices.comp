@@ -89,7 +89,6 @@ shared float range_tops[HEADS];
 shared vec4 tops[HEADS * SUBGROUPS / 4u], totals[HEADS * SUBGROUPS / 4u];
 
 #ifdef MERGE
-shared uint arrived;
 #include "attend_join.glsl"
 #endif
 
@@ -327,26 +326,7 @@ void kernel() {
         PUT_STEPS(ks, 0u)
     }
 #ifdef MERGE
-    if (splits == 1u) return;
-#ifdef FLAGS
-    flag_join();
-    if (t == 0u) {
-        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u,
-            gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-    }
-    flag_join();
-#else
-    memoryBarrierBuffer();
-    barrier();
-    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
-    barrier();
-#endif
-    if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
-#ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
-    memoryBarrierBuffer();
-#endif
-    merge(first_head, head_count, splits);
-    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;
+    if (splits > 1u) join_last(first_head, head_count, splits);
 #endif
 }
 

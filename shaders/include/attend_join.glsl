@@ -1,6 +1,8 @@
-// The end of attend_groups.comp with MERGE: a workgroup joins its heads' token ranges, to the bit as attend_merge.glsl does.
-// The buffers, push constants and sizes are that kernel's.
+// The end of attend_groups.comp and attend_matrices.comp with MERGE: a workgroup joins its heads' token ranges, to the bit
+// as attend_merge.glsl does. The buffers, push constants and sizes are the kernel's.
 #include "activation.glsl"
+
+shared uint arrived;
 
 // with GATED times the sigmoid of a gate, rounded as sigmoid_mul.comp does
 void write_merged(uint i, float value, float total) {
@@ -59,4 +61,28 @@ void merge(uint first_head, uint count, uint splits) {
 #else
     join_vector(t / 4u, first_head, count, splits);
 #endif
+}
+
+// For all workgroups, once they have left their ranges' results: the last one of its heads to arrive joins them.
+void join_last(uint first_head, uint count, uint splits) {
+    const uint t = gl_LocalInvocationIndex;
+#ifdef FLAGS
+    flag_join();
+    if (t == 0u) {
+        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u,
+            gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+    }
+    flag_join();
+#else
+    memoryBarrierBuffer();
+    barrier();
+    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
+    barrier();
+#endif
+    if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
+#ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
+    memoryBarrierBuffer();
+#endif
+    merge(first_head, count, splits);
+    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;
 }
