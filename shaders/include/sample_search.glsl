@@ -184,9 +184,10 @@ bool keep_top(uint wanted, float mass, out uint tied_key, out float tied_place) 
                 const uvec4 keys = scratch.data[i];
                 [[unroll]] for (uint j = 0u; j < 4u; ++j) {
                     if (keys[j] >= low && candidate(keys[j], i * 4u + j)) {
-                        const uvec4 reached = uvec4(greaterThanEqual(uvec4(keys[j]), bounds));
-                        counts += reached;
-                        if (by_mass) block_masses += weight(keys[j], 1.0) * vec4(reached);
+                        // a choice, not a product: beside cooperative matrices NVIDIA's compiler left the factor out
+                        const bvec4 reached = greaterThanEqual(uvec4(keys[j]), bounds);
+                        counts += uvec4(reached);
+                        if (by_mass) block_masses += mix(vec4(0.0), vec4(weight(keys[j], 1.0)), reached);
                     }
                 }
             }
