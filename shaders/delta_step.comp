@@ -1,7 +1,8 @@
 #version 460
 // A Gated DeltaNet layer's decode token from its projections to the gated norm, on GPUs, in one dispatch: conv.comp,
-// delta_groups.comp and gated_norm.comp with the same arithmetic. A workgroup has a value head. No other one uses the
-// row of the ring that this token writes.
+// delta_groups.comp and gated_norm.comp with the same arithmetic. A workgroup has a value head, whose columns its
+// invocations take in turns: in the persistent mode LANES may be more than they need, or fewer than a head's elements. No
+// other workgroup uses the row of the ring that this token writes.
 #include "binding.glsl"
 #include "state.glsl"
 #include "delta.glsl"
@@ -40,7 +41,10 @@ PUSH_END
 
 #define HEAD_QUADS (HEAD_DIM / 4)
 #define COLUMNS (LANES / COLUMN_LANES)  // at once
-#define TURNS (HEAD_DIM / COLUMNS)
+#define TURNS ((HEAD_DIM + COLUMNS - 1) / COLUMNS)
+// the same for all of a subgroup: heads are multiples of 32
+#define HAS_COLUMN(in_head) (HEAD_DIM % COLUMNS == 0 || (in_head) < HEAD_DIM)
+#define ELEMENTS ((HEAD_DIM + LANES - 1) / LANES)  // of the result, an invocation
 shared vec4 heads[3 * HEAD_QUADS];  // this head's query, key and value as the convolution leaves them
 shared float outputs[HEAD_DIM];
 float query_scale, key_scale;
@@ -64,18 +68,23 @@ float input_before(uint tokens, vec4 rows, uint position) {
 
 void kernel() {
     const uint t = gl_LocalInvocationIndex, head = gl_WorkGroupID.x, key_head = head % key_heads;
-    const uint first = head * HEAD_DIM + t / COLUMN_LANES;
+    const uint first = t / COLUMN_LANES, head_columns = head * HEAD_DIM;
     // All is loaded at once, what depends on the position (the ring's rows) without waiting for that.
     const uint position = state.data[STATE_POSITION];
     const bool done = state.data[STATE_DONE] != 0u;
     vec4 before[TURNS * COLUMN_QUADS];
     [[unroll]] for (uint n = 0; n < TURNS * COLUMN_QUADS; ++n) {
-        before[n] = delta.data[(first + n / COLUMN_QUADS * COLUMNS) * HEAD_QUADS + LANE + n % COLUMN_QUADS * COLUMN_LANES];
+        const uint in_head = first + n / COLUMN_QUADS * COLUMNS;
+        if (!HAS_COLUMN(in_head)) break;
+        before[n] = delta.data[(head_columns + in_head) * HEAD_QUADS + LANE + n % COLUMN_QUADS * COLUMN_LANES];
     }
-    float z_now = 0.0, norm_weight = 0.0;
-    if (t < HEAD_DIM) {
-        z_now = z.data[head * HEAD_DIM + t];
-        norm_weight = weight.data[t];
+    float z_now[ELEMENTS], norm_weight[ELEMENTS];
+    [[unroll]] for (uint n = 0; n < ELEMENTS; ++n) {
+        const uint i = n * LANES + t;
+        if (i < HEAD_DIM) {
+            z_now[n] = z.data[head_columns + i];
+            norm_weight[n] = weight.data[i];
+        }
     }
     const float kept = decay(a.data[head], alpha.data[head], bias.data[head]), write = sigmoid(beta.data[head]);
     [[unroll]] for (uint item = 0; item < (3 * HEAD_DIM + LANES - 1) / LANES; ++item) {
@@ -97,18 +106,23 @@ void kernel() {
     query_scale = l2_scale(query_squares, true);
     key_scale = l2_scale(key_squares, false);
     [[unroll]] for (uint turn = 0; turn < TURNS; ++turn) {
-        const uint i = first + turn * COLUMNS, in_head = i - head * HEAD_DIM;
+        const uint in_head = first + turn * COLUMNS;
+        if (!HAS_COLUMN(in_head)) break;
         [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) {
             column[m] = position == 0 ? vec4(0.0) : before[turn * COLUMN_QUADS + m];
         }
         const float o = column_step(heads[2 * HEAD_QUADS + in_head / 4][in_head % 4], kept, write);
         if (LANE == 0) outputs[in_head] = o;
         if (done) continue;
-        [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) delta.data[i * HEAD_QUADS + LANE + m * COLUMN_LANES] = column[m];
+        const uint column_at = (head_columns + in_head) * HEAD_QUADS + LANE;
+        [[unroll]] for (uint m = 0; m < COLUMN_QUADS; ++m) delta.data[column_at + m * COLUMN_LANES] = column[m];
     }
     barrier();
     SQUARES(squares, outputs[i])
-    if (t < HEAD_DIM) result.data[head * HEAD_DIM + t] = gated_norm(outputs[t], squares, eps, norm_weight, z_now);
+    [[unroll]] for (uint n = 0; n < ELEMENTS; ++n) {
+        const uint i = n * LANES + t;
+        if (i < HEAD_DIM) result.data[head_columns + i] = gated_norm(outputs[i], squares, eps, norm_weight[n], z_now[n]);
+    }
 }
 
 #include "main.glsl"

@@ -42,11 +42,10 @@ def delta_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, t
         "sigmoid_mul": ("sigmoid_mul", {}),
     }
     if not prefill and not kernels.device.row_kernels:
-        lanes = size * _column_lanes(kernels)
-        while lanes > min(_MOST_LANES, kernels.device.most_invocations):
-            lanes //= 2
-        if kernels.resident is not None:
-            lanes = min(lanes, kernels.resident.group)
+        if kernels.resident is None:
+            lanes = min(size * _column_lanes(kernels), _MOST_LANES, kernels.device.most_invocations)
+        else:
+            lanes = kernels.resident.group
         found["delta_step"] = ("delta_step", {**head, "LANES": lanes})
     return found
 

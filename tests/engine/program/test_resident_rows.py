@@ -9,8 +9,6 @@ import pytest
 
 from engine.decode.sampling import Sampling
 from engine.decode.state import STATE_BYTES, STEP_BYTES, initial_state, pack_step
-from engine.decode.tape import RECORD_BYTES
-from engine.decode.walker import Run, Walker
 from engine.program import matrix, resident_rows, sample
 from engine.program.nodes import Node
 from engine.program.op import Op
@@ -21,6 +19,7 @@ from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Defines, KernelSet, Resident
 from tests.engine.gpu import POISON, Gpu
 from tests.engine.matrices import weight_of
+from tests.engine.walk import walk
 from tests.engine.weight_data import TYPES, T, activations
 
 EPS = 1e-5
@@ -36,19 +35,6 @@ def gpu() -> Iterator[Gpu]:
 
 def vector(gpu: Gpu, random: np.random.Generator, count: int, constant: bool = True) -> Slice:
     return gpu.array(random.standard_normal(count).astype(np.float32), constant)
-
-
-def walk(gpu: Gpu, kernels: ResidentKernels, ops: Sequence[Op], state: Slice) -> None:
-    """Run ops as a tape, with a grid barrier before each."""
-    assert kernels.resident is not None
-    walker = Walker(gpu.kernels, kernels.joined(ops, stamped=False), kernels.resident, "resident")
-    run, tape = Run(gpu.memory), gpu.memory.allocate(len(ops) * RECORD_BYTES)
-    run.begin(1)
-    gpu.memory.write(run.control, np.zeros(16, np.uint8))
-    gpu.memory.write(tape, np.frombuffer(walker.tape(ops, [True] * len(ops)), np.uint8))
-    gpu.memory.flush()
-    gpu.run(walker.op(tape, len(ops), run, state))
-    assert run.left()[0] == 0, "aborted"
 
 
 def take_rows(wanted: int) -> Callable[[KernelSet, Weight, int], int]:

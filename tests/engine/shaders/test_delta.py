@@ -14,14 +14,24 @@ from engine.decode.state import NO_ID, STATE_BYTES, STATE_DONE, STATE_MARK, STAT
 from engine.models.config import DeltaShape, Geometry
 from engine.program.delta import DeltaLowering
 from engine.program.nodes import Node
+from engine.program.resident import ResidentKernels
 from engine.vulkan.memory import Slice
+from engine.vulkan.pipelines import Resident
 from tests.engine.gpu import POISON, Gpu
 from tests.engine.qwen35_reference import DeltaInputs, DeltaResults, DeltaWeights, delta_net
+from tests.engine.walk import walk
 from tests.engine.weight_data import assert_within, fresh_random, norm_error
 
 EPS = 1e-6
 TOKENS = 23
-SHAPES = [(1, 1, 32), (2, 6, 64), (3, 3, 128), (1, 2, 96), (2, 2, 256)]  # key heads, value heads, head size
+SHAPES = [
+    (1, 1, 32),
+    (2, 6, 64),
+    (3, 3, 128),
+    (1, 2, 96),
+    (1, 1, 160),
+    (2, 2, 256),
+]  # key heads, value heads, head size
 Floats = npt.NDArray[np.float32]
 
 
@@ -73,15 +83,19 @@ class Run:
         self.weights = [gpu.array(array, constant=True) for array in layer.weights]
 
     def feed(
-        self, start: int, end: int, fused: bool = False, done: bool = False, mark: int = NO_ID
+        self, start: int, end: int, fused: bool = False, done: bool = False, mark: int = NO_ID, group: int | None = None
     ) -> tuple[Floats, Floats, Floats]:
-        """Tokens ``start`` to ``end``: what the convolution, the delta rule and the layer give; fused the last only."""
+        """Tokens ``start`` to ``end``: what the convolution, the delta rule and the layer give; fused the last only.
+
+        With ``group`` by resident workgroups of so many invocations.
+        """
         gpu, shape = self.gpu, self.layer.shape
         words = np.zeros(STATE_BYTES // 4, np.uint32)
         words[STATE_POSITION], words[STATE_DONE], words[STATE_MARK] = start, done, mark
         state, tokens = gpu.array(words), end - start
         states = (state, [self.recurrent], [self.marked])
-        lowering = DeltaLowering(gpu.kernels, self.geometry, *states, tokens, prefill=not fused)
+        resident = None if group is None else ResidentKernels(gpu.kernels, Resident(group, 2))
+        lowering = DeltaLowering(resident or gpu.kernels, self.geometry, *states, tokens, prefill=not fused)
         x, z, alpha, beta = (gpu.array(array[start:end]) for array in self.layer.inputs)
         conv, bias, a, norm = self.weights
         y, o, out = (
@@ -94,7 +108,11 @@ class Run:
         ]
         if fused:
             nodes = [Node("delta_step", "delta_step", (x, conv, alpha, beta, bias, a, z, norm, 0, out))]
-        gpu.run(*[lowering.lowered[node.kind](node) for node in nodes])
+        ops = [lowering.lowered[node.kind](node) for node in nodes]
+        if resident is None:
+            gpu.run(*ops)
+        else:
+            walk(gpu, resident, ops, gpu.array(np.zeros(STATE_BYTES, np.uint8)))
         return tuple(self._read(item, tokens) for item in (y, o, out))  # type: ignore[return-value]
 
     def _read(self, source: Slice, tokens: int) -> Floats:
@@ -166,6 +184,30 @@ def test_one_dispatch_gives_the_bits_of_three(gpu: Gpu, sizes: tuple[int, int, i
         for one, other in zip(fused.state(), separate.state(), strict=True):
             written = slice(None) if one.ndim == 3 else slice(0, token + 1)  # rows of the ring
             np.testing.assert_array_equal(one[written], other[written])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "group"),
+    # every workgroup of this many invocations, whatever the heads need: more, not a whole number of times, fewer
+    [((1, 2, 32), 512), ((2, 2, 96), 512), ((1, 2, 160), 512), ((2, 4, 64), 128), ((1, 2, 192), 128)],
+    ids=str,
+)
+def test_resident_workgroups_give_the_bits_of_three_dispatches(
+    gpu: Gpu, sizes: tuple[int, int, int], group: int
+) -> None:
+    if gpu.device.row_kernels:
+        pytest.skip("software devices have no such kernel")
+    layer = random_layer(*sizes)
+    separate, joined = Run(gpu, layer), Run(gpu, layer)
+    for token in range(5):
+        expected = separate.feed(token, token + 1)[2]
+        np.testing.assert_array_equal(joined.feed(token, token + 1, fused=True, group=group)[2], expected)
+    before = separate.state()
+    for one, other in zip(joined.state(), before, strict=True):
+        np.testing.assert_array_equal(one, other)
+    joined.feed(5, 6, fused=True, done=True, group=group)
+    for one, other in zip(joined.state(), before, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("fused", [False, True])
