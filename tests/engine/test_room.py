@@ -42,25 +42,28 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Footprint:
     return footprint(path)
 
 
-@pytest.mark.parametrize("row_kernels", [True, False])
+@pytest.mark.parametrize("row_kernels", [None, False], ids=["", "gpu-kernels"])
 @pytest.mark.parametrize("context", [64, 9000])
-def test_the_footprint_is_what_an_engine_allocates(tmp_path: Path, row_kernels: bool, context: int) -> None:
+def test_the_footprint_is_what_an_engine_allocates(tmp_path: Path, row_kernels: bool | None, context: int) -> None:
     path = write_tiny_llama(tmp_path / "m.gguf", layers=3, hidden=512, heads=8, kv_heads=8, ffn=512, context=9000)
     with Engine.open(path, context=context, row_kernels=row_kernels) as engine:
         allocated_bytes = engine.device_bytes
-    counted_bytes = footprint(path, row_kernels).bytes_for(context)
+        counted_bytes = footprint(path, engine._runtime._device.row_kernels).bytes_for(context)
     assert allocated_bytes <= counted_bytes <= allocated_bytes + _SPARE_BYTES
 
 
-def test_recurrent_state_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("row_kernels", [None, False], ids=["", "gpu-kernels"])
+def test_recurrent_state_counts(row_kernels: bool | None) -> None:
     """A hybrid model: few of its layers have a KV cache, the others a state that no context changes."""
     path = MODELS / "qwen3_5"
+    with Engine.open(path, context=64, row_kernels=row_kernels) as engine:
+        allocated_bytes, of_rows = engine.device_bytes, engine._runtime._device.row_kernels
     with open_model(path) as source:
         model = architecture(path.name, source.metadata["general.architecture"])
         geometry = model.geometry(path.name, source.metadata, source.tensors)
         specs = model.tensors(geometry, source.tensors)
         counted, without = (
-            Footprint(model, shape, source.metadata, source.tensors, specs, True)
+            Footprint(model, shape, source.metadata, source.tensors, specs, of_rows)
             for shape in (geometry, replace(geometry, delta=None))
         )
     assert geometry.recurrent_bytes > 0
@@ -69,8 +72,6 @@ def test_recurrent_state_counts(tmp_path: Path) -> None:
     wanted_bytes = (1 + 9) * geometry.recurrent_bytes + 9 * 4 * geometry.vocab
     more_bytes = counted.bytes_for(64) - without.bytes_for(64)
     assert wanted_bytes <= more_bytes <= wanted_bytes + 2 * geometry.recurrent_bytes + (1 << 16)
-    with Engine.open(path, context=64, row_kernels=True) as engine:
-        allocated_bytes = engine.device_bytes
     counted_bytes = counted.bytes_for(64)
     assert allocated_bytes <= counted_bytes <= allocated_bytes + _SPARE_BYTES + geometry.recurrent_bytes
 

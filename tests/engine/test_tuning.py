@@ -18,7 +18,7 @@ from engine.decode.program import Settings
 from engine.profile import choose, remembered_tuning
 from engine.profile.row_trials import Limits
 from engine.profile.tune import Tuned
-from engine.program.tuning import ROW_KERNELS, UNTUNED, Division, Matrix, RowTuning
+from engine.program.tuning import ROW_KERNELS, UNTUNED, Division, Matrix, RowTuning, lanes
 from engine.progress import no_progress
 from engine.row_tuner import RowTuner
 from engine.vulkan.shader_path import shader_root
@@ -27,15 +27,19 @@ from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_greedy
 
 GPU = RowTuning({(T.Q4_0, 4096): 32}, {Matrix("head_groups", T.Q6_K, 32000, 4096): Division(4, 4, 132)})
-# for the model below and subgroups of 8; usual are 8 lanes of 64 columns, and 16 of 384
-OTHER = RowTuning(
-    {(T.Q4_1, 64): 16, (T.Q4_1, 384): 8, (T.Q8_0, 64): 32},
-    {
-        Matrix("qkv_groups", T.Q4_1, 128, 64): Division(4, 2, 5),
-        Matrix("gate_up_groups", T.Q4_1, 384, 64): Division(2, 3, 64),
-        Matrix("matvec_groups", T.Q4_1, 64, 384): Division(8, 4, 2),
-    },
-)
+
+
+def other_tuning(subgroup_size: int) -> RowTuning:
+    """For the model below. Usual are a subgroup for 64 columns, and for 384 as many as there are blocks of 32."""
+    one, two, four = (subgroup_size * factor for factor in (1, 2, 4))
+    return RowTuning(
+        {(T.Q4_1, 64): two, (T.Q4_1, 384): one if lanes(T.Q4_1, 384, one) > one else two, (T.Q8_0, 64): four},
+        {
+            Matrix("qkv_groups", T.Q4_1, 128, 64): Division(4, 2, 5),
+            Matrix("gate_up_groups", T.Q4_1, 384, 64): Division(2, 3, 64),
+            Matrix("matvec_groups", T.Q4_1, 64, 384): Division(8, 4, 2),
+        },
+    )
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +202,7 @@ def lanes_used(opened: Engine) -> set[tuple[tuple[T, int], int]]:
 def test_all_modes_give_the_same_text_under_another_tuning(
     path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_tuner, "remembered", lambda key, device: OTHER)
+    monkeypatch.setattr(row_tuner, "remembered", lambda key, device: other_tuning(device.subgroup_size))
     prompt = random_ids(9)
     with Engine.open(path, context=64, row_kernels=False, tuning=True, fusion=FUSION_PASSES) as opened:
         opened.stamp_every = 0
@@ -213,7 +217,9 @@ def test_all_modes_give_the_same_text_under_another_tuning(
             ids[mode, fusion] = [token.id for token in tokens]
         assert "persistent" in opened.modes
         assert len({tuple(one) for one in ids.values()}) == 1
-        assert lanes_used(opened) == set(OTHER.lanes.items())
+        size = opened._runtime._device.subgroup_size
+        assert lanes_used(opened) == set(other_tuning(size).lanes.items())
+        assert all(lanes(*matrix, size) != other for matrix, other in lanes_used(opened))
         session = opened.session()
         session.prefill(prompt)
         greedy = [token.id for token in session.generate(Sampling(temperature=0.0), max_tokens=12, ignore_eos=True)]

@@ -5,26 +5,15 @@ Through buffer addresses the layer cannot see which memory a kernel touches; thr
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
+from engine import FUSION_PASSES, MODES, Engine, Sampling
 from engine.program.schedule import Scheduler
 from engine.vulkan.commands import CommandBuffer
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
+from tests.engine.validated import open_validated
 
 DESCRIPTOR_MODES = tuple(mode for mode in MODES if mode != "persistent")  # its tape has addresses
-
-
-def open_validated(path, **options):
-    """The engine on the descriptor build with the validation layer; the test is skipped where there is no layer."""
-    try:
-        return Engine.open(path, binding="descriptors", validation=True, **options)
-    except EngineError as error:
-        if "validation layer" not in str(error) or os.environ.get("CI"):
-            raise
-        pytest.skip(f"{error}; 'make setup' brings it with the software driver")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from engine import BARRIERS, FUSION_PASSES, Engine, EngineError, Sampling
 from tests.engine.hf_to_gguf import MODELS, hf_to_gguf
 from tests.engine.qwen35_reference import logits as reference_logits
 from tests.engine.tolerance import tolerance
+from tests.engine.validated import open_validated
 from tests.engine.waits import assert_waits
 from tests.engine.weights.folder import Tensors, change_tensors, copy
 from tests.flipping import generate
@@ -162,15 +162,7 @@ def test_the_given_reference(row_kernels: bool | None) -> None:
 
 @pytest.mark.parametrize("row_kernels", [None, False], ids=["software", "gpu-kernels"])
 def test_the_validation_layer_has_nothing_to_say(path: Path, row_kernels: bool | None) -> None:
-    try:
-        opened = Engine.open(
-            path, context=CONTEXT, binding="descriptors", validation=True, row_kernels=row_kernels, mode="pipelined"
-        )
-    except EngineError as error:
-        if "validation layer" not in str(error) or os.environ.get("CI"):
-            raise
-        pytest.skip(f"{error}; 'make setup' brings it with the software driver")
-    with opened as engine:
+    with open_validated(path, context=CONTEXT, row_kernels=row_kernels, mode="pipelined") as engine:
         for engine.fusion in (FUSION_PASSES, ()):
             session = engine.session()
             session.prefill(random_ids(37))

@@ -62,7 +62,7 @@ def test_no_stamped_token_no_kinds() -> None:
     assert kernel_rates([[]], 20.0) == []
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["rows", "groups"])
+@pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])
 def engine(tiny_path: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
     with Engine.open(tiny_path, context=1100, row_kernels=request.param) as opened:
         opened.request_stamps()
