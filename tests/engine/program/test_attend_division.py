@@ -21,7 +21,9 @@ from engine.program.attend_division import (
     most_heads,
     sharing_workgroups,
 )
+from engine.program.attend_matrices import attend_matrices
 from engine.vulkan.pipelines import Resident
+from tests.engine.gpu import Gpu
 from tests.engine.tiny_runs import random_ids
 
 RESIDENT = Resident(512, 132)
@@ -120,6 +122,23 @@ def small_device(monkeypatch: pytest.MonkeyPatch) -> list[AttendDivision]:
     return made
 
 
+class Ranges(NamedTuple):
+    """Token ranges of the tiny model's two buckets, and of the second one by cooperative matrices where there are."""
+
+    first: int
+    second: int
+    by_matrices: int
+
+
+@pytest.fixture(scope="module")
+def ranges() -> Ranges:
+    with Gpu(row_kernels=False) as gpu:
+        device = gpu.device
+        tokens = attend_shape(16, device.subgroup_size).tokens
+        found = attend_matrices(geometry(4, 2, 16), device.matrix_sizes, device.subgroup_size, device.shared_bytes)
+        return Ranges(512 // tokens, 1024 // tokens, 1024 // (found.tokens if found else tokens))
+
+
 class Reply(NamedTuple):
     """Its ids, and the keys and values behind it, which all but the first layer made of what attention came to."""
 
@@ -150,12 +169,13 @@ FLIPS += (("pipelined", "flags", False),)
 
 
 def test_the_division_changes_no_bit_across_a_bucket_and_flips(
-    tiny_path: Path, small_device: list[AttendDivision], monkeypatch: pytest.MonkeyPatch
+    tiny_path: Path, small_device: list[AttendDivision], ranges: Ranges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    alone = {(1, ranges.first), (1, ranges.second)}
     monkeypatch.setattr("engine.program.small_kernels.attend_matrices", lambda *args: None)
     shared_out = reply(tiny_path, *FLIPS)
-    assert set(small_device) >= {AttendDivision(1, 4), AttendDivision(2, 8)}
-    for multiprocessors, alone_tokens, divisions in ((1, 0, {(2, 1)}), (1 << 20, 1 << 20, {(1, 4), (1, 8)})):
+    assert set(small_device) >= {(1, ranges.first), (2, ranges.second)}
+    for multiprocessors, alone_tokens, divisions in ((1, 0, {(2, 1)}), (1 << 20, 1 << 20, alone)):
         small_device.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
@@ -164,12 +184,13 @@ def test_the_division_changes_no_bit_across_a_bucket_and_flips(
         assert set(small_device) == divisions
 
 
-def test_nor_does_it_with_matrices(tiny_path: Path, small_device: list[AttendDivision]) -> None:
+def test_nor_does_it_with_matrices(tiny_path: Path, small_device: list[AttendDivision], ranges: Ranges) -> None:
     shared_out = reply(tiny_path, *FLIPS)
-    assert set(small_device) >= {AttendDivision(1, 4), AttendDivision(2, 8)}
+    usual = {(1, ranges.first), (2, ranges.by_matrices)}
+    assert set(small_device) >= usual
     for multiprocessors, divisions, setting in (
         (1, {(1, 1), (2, 1)}, FLIPS[0]),
-        (1 << 20, {(1, 4), (2, 8)}, FLIPS[1]),
+        (1 << 20, usual, FLIPS[1]),
         (1, set(), FLIPS[2]),  # which has as many as its workgroups
         (1, {(1, 1), (2, 1)}, FLIPS[3]),
     ):
