@@ -72,9 +72,9 @@ class Persistent:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._places = [_Place(resources.new_slot(), Run(resources.memory)) for _ in range(_AHEAD)]
-        self._walkers: dict[tuple[tuple[str, ...], bool], Walker] = {}
+        self._walkers: dict[tuple[frozenset[str], bool], Walker] = {}
         self._group = group_invocations(resources.device.subgroup_size, resources.device.most_invocations)
-        self._workgroups: int | None = None
+        self._kernels_of: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
         self._builders: dict[int, tuple[ResidentKernels, ProgramBuilder]] = {}
         self._programs: dict[tuple[object, ...], tuple[DecodeProgram, Slice]] = {}
         self._flights: deque[_Flight] = deque()
@@ -126,8 +126,9 @@ class Persistent:
         self._spare.clear()
 
     def prepare(self, passes: tuple[str, ...]) -> None:
-        """Build and test the kernel for these fusion passes; nothing may be in flight. EngineError where it fails."""
-        self._walker(passes, stamped=False)
+        """Build and test the kernels for these fusion passes; nothing may be in flight. EngineError where it fails."""
+        for bucket in self._builder.outer_buckets:
+            self._walker(bucket, passes, stamped=False)
 
     def _tokens_a_dispatch(self) -> int:
         if self._token_us is None:
@@ -174,7 +175,7 @@ class Persistent:
     def _record(self, place: _Place, bucket: int, settings: Settings, stamped: bool, watch: Stopwatch) -> _Recorded:
         resources = self._resources
         memory = resources.memory
-        walker = self._walker(settings.passes, stamped)
+        walker = self._walker(bucket, settings.passes, stamped)
         _, builder = self._builder_for(walker.resident.workgroups)
         program = builder.build(bucket, settings, place.slot)
         watch.lap("build")
@@ -200,27 +201,39 @@ class Persistent:
             found = self._builders[workgroups] = (kernels, self._resources.resident_builder(kernels))
         return found
 
-    def _walker(self, passes: tuple[str, ...], stamped: bool) -> Walker:
-        walker = self._walkers.get((passes, stamped))
+    def _walker(self, bucket: int, passes: tuple[str, ...], stamped: bool) -> Walker:
+        """The kernel of a bucket's programs: where buckets attend by other kernels, none has those of both."""
+        labels = self._labels(bucket, passes)
+        walker = self._walkers.get((labels, stamped))
         if walker is not None:
             return walker
 
         def build(workgroups: int) -> tuple[ResidentKernels, Walker]:
             kernels, builder = self._builder_for(workgroups)
-            settings, slot = Settings("persistent", passes, "needed"), self._places[0].slot
-            ops = [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, slot).ops]
+            ops = builder.build(bucket, Settings("persistent", passes, "needed"), self._places[0].slot).ops
             label = "resident stamped" if stamped else "resident"
             resident = Resident(self._group, workgroups)
             return kernels, Walker(self._resources.kernels, kernels.joined(ops, stamped), resident, label)
 
         device, memory = self._resources.device, self._resources.memory
-        if self._workgroups is None:
-            self._workgroups = most_workgroups(device, memory, build)
-        kernels, walker = build(self._workgroups)
-        if problem := check(device, memory, kernels, walker):
-            raise EngineError(problem)
-        self._walkers[passes, stamped] = walker
+        clean = self._walkers.get((labels, False))
+        if clean is None:
+            _, walker = build(most_workgroups(device, memory, build))
+        else:
+            kernels, walker = build(clean.resident.workgroups)
+            if problem := check(device, memory, kernels, walker):
+                raise EngineError(problem)
+        self._walkers[labels, stamped] = walker
         return walker
+
+    def _labels(self, bucket: int, passes: tuple[str, ...]) -> frozenset[str]:
+        """Names of the kernels that a bucket's programs have."""
+        found = self._kernels_of.get((bucket, passes))
+        if found is None:
+            _, builder = self._builder_for(1)
+            ops = builder.build(bucket, Settings("persistent", passes, "needed"), self._places[0].slot).ops
+            found = self._kernels_of[bucket, passes] = frozenset(op.kernel.label for op in ops)
+        return found
 
     def _land(self, flight: _Flight) -> None:
         """Wait for a dispatch and make its tokens ready."""

@@ -129,6 +129,18 @@ def test_dispatches_of_many_tokens_across_buckets_give_the_ids_of_other_modes(
     assert generate(engine, start, sampling, 600).ids == found
 
 
+def test_a_bucket_has_a_kernel_without_what_others_attend_by(engine: Engine, mode: Persistent) -> None:
+    generate(engine, prompt(505), GREEDY, 12)  # across a bucket's end
+    attends = [
+        {kernel.name for kernel in walker._joined.numbers if kernel.name.startswith("attend")}
+        for (_, stamped), walker in mode._walkers.items()
+        if not stamped
+    ]
+    by_matrices = any(kernel.name == "attend_matrices" for kernel in engine._runtime._kernels._kernels.values())
+    assert {"attend_groups"} in attends and ({"attend_matrices"} in attends) == by_matrices
+    assert all(len(names) == 1 for names in attends)
+
+
 def test_a_dispatch_makes_up_to_eight_tokens_but_no_more_than_are_wanted(engine: Engine, mode: Persistent) -> None:
     engine.session()
     generate(engine, prompt(), GREEDY, 30)  # how long a token takes is known now

@@ -1,7 +1,7 @@
 """Mode ``persistent`` draws as the sampling kernel by itself does, whatever of it a reply asks for.
 
 A driver compiles that kernel anew among all others. One got top-p's sums wrong there, only beside cooperative matrices:
-so a context is long enough for them, and the query heads share keys.
+so here any context is long enough for them, and the query heads share keys.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 
 from engine import FUSION_PASSES, Engine, Sampling
 from engine.decode.persistent import Persistent
+from engine.program import attend_division
 from engine.program.attend_matrices import attend_matrices
 from tests.engine.tiny_runs import random_ids, take_mode
 from tests.flipping import generate
@@ -36,9 +37,11 @@ SAMPLINGS = {
 
 @pytest.fixture(scope="module")
 def engine(tiny_path: Path) -> Iterator[Engine]:
-    with Engine.open(tiny_path, context=2048, fusion=FUSION_PASSES, barriers="needed", row_kernels=False) as opened:
-        opened.stamp_every = 0
-        yield opened
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attend_division, "_ALONE_TOKENS", 0)
+        with Engine.open(tiny_path, context=512, fusion=FUSION_PASSES, barriers="needed", row_kernels=False) as opened:
+            opened.stamp_every = 0
+            yield opened
 
 
 def test_the_kernel_has_cooperative_matrices_where_the_device_has(engine: Engine) -> None:
@@ -48,7 +51,8 @@ def test_the_kernel_has_cooperative_matrices_where_the_device_has(engine: Engine
     assert isinstance(mode, Persistent)
     device = runtime._device
     fits = attend_matrices(runtime._geometry, device.matrix_sizes, device.subgroup_size, device.shared_bytes)
-    names = {kernel.name for kernel in mode._walkers[engine._passes, False]._joined.numbers}
+    (walker,) = mode._walkers.values()
+    names = {kernel.name for kernel in walker._joined.numbers}
     assert "sample_pick" in names and ("attend_matrices" in names) == (fits is not None)
 
 
