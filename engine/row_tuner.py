@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -16,11 +16,13 @@ from engine.profile.row_trials import Limits, RowTrials, workloads
 from engine.profile.tune import Times, Trial, tune
 from engine.program.operands import Weight
 from engine.program.row_choices import RowDevice
-from engine.program.tuning import UNTUNED, Division, RowTuning
+from engine.program.tuning import UNTUNED, Division, Matrix, RowTuning
 from engine.progress import Progress
-from engine.vulkan.pipelines import Kernels
+from engine.vulkan.pipelines import Kernels, KernelSet, Retuned
 
 LIMITS = Limits()
+_HEAD = "head_groups"
+_FASTER = 0.998  # of a token's time: a smaller difference is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,13 @@ class Tuning:
     """How rows are divided; what is not named is as usual.
 
     ``lanes``: invocations that share a row, by "type x columns". ``divisions``: rows at once, teams a workgroup and
-    workgroups, by "kernel type rows x columns".
+    workgroups, by "kernel type rows x columns". ``near_only``: which of them hold up to 512 tokens of context alone.
     """
 
     origin: Literal["usual", "measured", "remembered"]
     lanes: Mapping[str, int] = field(default_factory=dict)
     divisions: Mapping[str, Division] = field(default_factory=dict)
+    near_only: tuple[str, ...] = ()
 
 
 def _unless_off() -> bool:
@@ -47,8 +50,8 @@ def _unless_off() -> bool:
 class RowTuner:
     """Sets the ``tuning`` of a device's kernels, and tells it in ``used``.
 
-    After a measurement ``times``, us an op, are those of all that was tried, and ``token_us`` a token's as usual and as
-    tuned.
+    ``far``: the kernels for long contexts, if their rows are to be divided otherwise. After a measurement ``times``, us
+    an op, are those of all that was tried, and ``token_us`` a token's as usual and as tuned.
     """
 
     def __init__(self, kernels: Kernels, wanted: bool | None, facts: Sequence[object]) -> None:
@@ -65,6 +68,7 @@ class RowTuner:
         self._key = choice_key("rows", VERSION, device.info.name, device.info.driver, *self._limits, *facts)
         self.is_due = wanted and not device.row_kernels
         self.used = Tuning("usual")
+        self.far: KernelSet | None = None
         self.times: Times = {}
         self.token_us: tuple[float, ...] = ()
         if self.is_due and (found := remembered(self._key, self._limits)) is not None:
@@ -105,10 +109,40 @@ class RowTuner:
         progress("tuning", LIMITS.kernels, LIMITS.kernels)
         remember(self._key, tuning)
 
+    def measure_far(self, least_us: Callable[[Sequence[KernelSet]], list[float]]) -> None:
+        """Keep what ``measure`` chose from where many tokens are seen if that makes a token there faster.
+
+        Attention takes all multiprocessors there, and what stands beside it may do better with fewer. ``least_us``
+        times a token at a long context with the rows of all matrices but the LM head divided as each of several sets
+        of kernels says; nothing may be in flight.
+        """
+        tuned = self._kernels.tuning
+        if self.used.origin != "measured" or tuned is None:
+            return
+        matrices = [matrix for matrix in tuned.divisions if matrix.kernel != _HEAD]
+
+        def times_us(choices: Iterable[frozenset[Matrix]]) -> dict[frozenset[Matrix], float]:
+            distinct = list(dict.fromkeys(choices))
+            sets = [Retuned(self._kernels, replace(tuned, near_only=choice).far()) for choice in distinct]
+            return dict(zip(distinct, least_us(sets), strict=True))
+
+        none, singles = frozenset[Matrix](), [frozenset((matrix,)) for matrix in matrices]
+        if not singles:
+            return
+        first = times_us((none, *singles, frozenset(matrices)))
+        better = none.union(*(single for single in singles if first[single] < first[none]))
+        again = times_us((none, min(first, key=first.__getitem__), better))
+        best = min(again, key=again.__getitem__)
+        if again[best] < _FASTER * again[none]:
+            tuning = replace(tuned, near_only=best)
+            self._take(tuning, "measured")
+            remember(self._key, tuning)
+
     def _take(
         self, tuning: RowTuning, origin: Literal["measured", "remembered"], weights: Sequence[Weight] = ()
     ) -> None:
         self._kernels.tuning = tuning
+        self.far = Retuned(self._kernels, tuning.far()) if tuning.near_only else None
         for weight in weights:
             for part in (weight, *weight.parts):
                 part.plans.clear()
@@ -116,8 +150,10 @@ class RowTuner:
         self.used = Tuning(
             origin,
             {f"{type.name} x {cols}": team for (type, cols), team in tuning.lanes.items()},
-            {
-                f"{kernel.removesuffix('_groups')} {type.name} {rows} x {cols}": divided
-                for (kernel, type, rows, cols), divided in tuning.divisions.items()
-            },
+            {_name(matrix): divided for matrix, divided in tuning.divisions.items()},
+            tuple(_name(matrix) for matrix in tuning.divisions if matrix in tuning.near_only),
         )
+
+
+def _name(matrix: Matrix) -> str:
+    return f"{matrix.kernel.removesuffix('_groups')} {matrix.type.name} {matrix.rows} x {matrix.cols}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Event, Thread
@@ -42,11 +43,12 @@ from engine.snapshots import SnapshotStore
 from engine.vulkan.commands import CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
-from engine.vulkan.pipelines import Defines, Kernels
+from engine.vulkan.pipelines import Defines, Kernels, KernelSet
 from engine.weights.load import TensorSpec, load
 from engine.weights.source import ModelSource
 
 _STAMP_EVERY = 16
+_FAR_POSITION = 4000  # of a long context, or the context's end
 
 
 class Runtime:
@@ -86,6 +88,8 @@ class Runtime:
             progress("kernels", 0, len(jobs))
             finished = iter(range(1, len(jobs) + 1))
             kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
+            if self.tuner.far is not None:
+                kernels.prepare(kernel_jobs(self.tuner.far, geometry, file.tensors, specs), lambda: None)
             return jobs
 
         jobs = prepare_kernels()
@@ -106,6 +110,7 @@ class Runtime:
 
         self._context = context
         lowering = Lowering(kernels, geometry, buffers, context)
+        lowering.far = self.tuner.far
         builder = self.builder = decode_builder(model, weights, single, lowering, sampling)
         self._slot = new_slot()
 
@@ -164,6 +169,11 @@ class Runtime:
             lambda settings: self.instruments.run_once(settings, self._slot),
         )
         self.usual_barriers = self.flag_policy.usual(self.passes)
+        if len(builder.outer_buckets) > 1:
+            with suppress(EngineError):  # a wait in vain, which ends the use of flags
+                self.tuner.measure_far(partial(self._far_us, lowering))
+            lowering.far = self.tuner.far
+            self.usual_barriers = self.flag_policy.usual(self.passes)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())
         self.stamp_every = _STAMP_EVERY
@@ -278,6 +288,18 @@ class Runtime:
         """Those of the shortest context and of the longest, whose attention may be another build."""
         settings, builder = Settings("reuse", passes, NEEDED), self.builder
         return [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, self._slot).ops]
+
+    def _far_us(self, lowering: Lowering, sets: Sequence[KernelSet]) -> list[float]:
+        """The shortest times of a token at a long context, its rows divided as each of ``sets`` says."""
+        position = min(_FAR_POSITION, self.instruments.last_position)
+        settings, bucket = Settings("reuse", self.passes, self.usual_barriers), self.builder.bucket(position)
+        programs = []
+        for kernels in sets:
+            lowering.far = kernels
+            programs.append(self.builder.build(bucket, settings, self._slot))
+        times_us = self.instruments.least_us(programs, position, self.usual_barriers)
+        self.flag_policy.require()
+        return times_us
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:

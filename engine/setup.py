@@ -23,7 +23,7 @@ from engine.program.op import Op
 from engine.program.operands import Float16
 from engine.program.small_kernels import rope_defines, small_kernels
 from engine.vulkan.memory import Memory, Slice
-from engine.vulkan.pipelines import Defines, Kernels, KernelSet
+from engine.vulkan.pipelines import Defines, KernelSet
 from engine.weights.gguf import TensorInfo
 from engine.weights.load import TensorSpec, Weights
 from engine.weights.placement import Placement
@@ -37,7 +37,7 @@ Sampler = Callable[[Slot, int, Node | None], list[Op]]
 
 
 def kernel_jobs(
-    kernels: Kernels, geometry: Geometry, tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]
+    kernels: KernelSet, geometry: Geometry, tensors: Mapping[str, TensorInfo], specs: list[TensorSpec]
 ) -> list[tuple[str, Defines, bool]]:
     """Every kernel a model needs, for ``Kernels.prepare``."""
     jobs: list[tuple[str, Defines, bool]] = [("nothing", {}, True)]

@@ -18,6 +18,7 @@ from engine.profile.kernel_clock import KernelClock
 from engine.profile.probe import Probe, probe_bandwidth
 from engine.profile.queued_gap import queued_gap_us
 from engine.profile.scratch import Scratch
+from engine.program.schedule import NEEDED
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
@@ -77,17 +78,22 @@ class Instruments:
         with self._scratch.at(0) as before:
             self._meter.run_once(program, before, settings)
 
-    def least_us(self, programs: Sequence[DecodeProgram]) -> list[float]:
-        """The shortest GPU time of each of several programs, run in turns, of the token fed at position 0.
+    @property
+    def last_position(self) -> int:
+        """The last one at which a token can be measured."""
+        return self._scratch.last_position
 
-        With one there is nothing to compare, and no time is spent on raising clocks.
+    def least_us(self, programs: Sequence[DecodeProgram], position: int = 0, barriers: str = NEEDED) -> list[float]:
+        """The shortest GPU time of each of several programs, run in turns, of the token fed at ``position``.
+
+        They were built for ``barriers``. With one there is nothing to compare, and no time is spent on raising clocks.
         """
         rounds = _PROGRAM_ROUNDS._replace(clocks=len(programs) > 1)
         with ExitStack() as cleanup:
             recorded = [cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in programs]
             for commands, program in zip(recorded, programs, strict=True):
-                commands.record_all(program.ops, program.barriers)
-            before = cleanup.enter_context(self._scratch.at(0))
+                commands.record_all(*self._flags.recordable(program.ops, program.barriers, barriers))
+            before = cleanup.enter_context(self._scratch.at(position))
             times = interleaved({str(index): each for index, each in enumerate(recorded)}, before, rounds)
         return [min(each) for each in times.values()]
 

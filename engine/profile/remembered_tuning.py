@@ -12,7 +12,7 @@ from engine import disk_cache
 from engine.program.row_choices import Choice, RowDevice, is_possible
 from engine.program.tuning import ROW_KERNELS, Division, Matrix, RowTuning, lanes
 
-VERSION = 1  # of the method: what another one chose is measured anew
+VERSION = 2  # of the method: what another one chose is measured anew
 
 
 def remembered(key: str, device: RowDevice) -> RowTuning | None:
@@ -41,6 +41,11 @@ def _to_json(tuning: RowTuning) -> dict[str, Any]:
             [matrix.kernel, matrix.type.name, matrix.rows, matrix.cols, *divided]
             for matrix, divided in tuning.divisions.items()
         ],
+        "near_only": [
+            [matrix.kernel, matrix.type.name, matrix.rows, matrix.cols]
+            for matrix in tuning.divisions
+            if matrix in tuning.near_only
+        ],
     }
 
 
@@ -50,7 +55,10 @@ def _from_json(found: Any) -> RowTuning:
         Matrix(str(kernel), _type(name), int(rows), int(cols)): Division(*map(int, divided))
         for kernel, name, rows, cols, *divided in found["divisions"]
     }
-    return RowTuning(shared, divisions)
+    near_only = frozenset(
+        Matrix(str(kernel), _type(name), int(rows), int(cols)) for kernel, name, rows, cols in found["near_only"]
+    )
+    return RowTuning(shared, divisions, near_only)
 
 
 def _type(name: Any) -> GGMLQuantizationType:

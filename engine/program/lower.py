@@ -46,7 +46,7 @@ class Lowering:
     """Turns nodes into ops for ``tokens`` rows: 1 with ``context_bucket`` for decode, else a prompt chunk.
 
     ``attend`` covers ``context_bucket`` tokens of KV cache in decode; its workgroups beyond the state's
-    position return at once.
+    position return at once. Where these are many, rows are divided as ``far`` says, if there is such a set.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Lowering:
         self.kernels, self.g, self.b = kernels, geometry, buffers
         self.context, self.tokens, self.prefill = context, tokens, prefill
         self.context_bucket = context
+        self.far: KernelSet | None = None
         self._small = {
             kind: kernels.get(choice.name, choice.defines)
             for kind, choice in small_kernels(kernels, geometry, prefill).items()
@@ -117,6 +118,10 @@ class Lowering:
                 ops.append(lowered[node.kind](node))
         return ops
 
+    @property
+    def _row_kernels(self) -> KernelSet:
+        return self.kernels if self.far is None or not sees_many(self.context_bucket) else self.far
+
     def _embed(self, node: Node) -> list[Op]:
         table, y, *scales = node.args
         scale = scales[0] if scales else 1.0
@@ -149,7 +154,7 @@ class Lowering:
         norm, bias = _norm_and_bias(more)
         add = node.kind == "matvec_add"
         if not self.prefill:
-            return [matvec(self.kernels, weight, x, y, add=add, norm=norm, bias=bias, name=node.name)]
+            return [matvec(self._row_kernels, weight, x, y, add=add, norm=norm, bias=bias, name=node.name)]
         if self._matrices is None:
             return [matmul(self.kernels, weight, x, y, self.tokens, add=add, bias=bias, name=node.name)]
         ops = [matmul(self.kernels, weight, self.b.float16, y, self.tokens, add=add, bias=bias, name=node.name)]
@@ -173,7 +178,7 @@ class Lowering:
     def _gate_up(self, node: Node) -> Op:
         gate, up, x, y, *norm = node.args
         gelu = node.kind == "gate_up_gelu"
-        return gate_up(self.kernels, gate, up, x, y, gelu=gelu, norm=norm[0] if norm else None, name=node.name)
+        return gate_up(self._row_kernels, gate, up, x, y, gelu=gelu, norm=norm[0] if norm else None, name=node.name)
 
     def _qkv_rope(self, node: Node) -> Op:
         weight, x, q, cache, table, *more = node.args
@@ -182,7 +187,7 @@ class Lowering:
         k, v = b.cache.attention[cache]
         turning = None if table is None else b.rope_tables[table]
         caches = Caches(turning, k, v, b.state, g.heads, g.kv_heads, self.context)
-        return qkv(self.kernels, weight, x, q, caches, self._rope_defines, norm=norm, bias=bias, name=node.name)
+        return qkv(self._row_kernels, weight, x, q, caches, self._rope_defines, norm=norm, bias=bias, name=node.name)
 
     def _bias(self, node: Node) -> Op:
         x, bias = node.args

@@ -56,11 +56,18 @@ class Division(NamedTuple):
 class RowTuning:
     """What was measured to be best on a device: lanes by (type, cols), divisions by matrix. The rest is as usual.
 
-    A division belongs to its matrix's lanes. It is not asked where workgroups are resident.
+    A division belongs to its matrix's lanes. It is not asked where workgroups are resident. ``near_only`` are matrices
+    whose division is as usual again where many tokens are seen.
     """
 
     lanes: Mapping[tuple[_T, int], int] = field(default_factory=dict)
     divisions: Mapping[Matrix, Division] = field(default_factory=dict)
+    near_only: frozenset[Matrix] = frozenset()
+
+    def far(self) -> RowTuning:
+        """What holds where many tokens are seen."""
+        kept = {matrix: divided for matrix, divided in self.divisions.items() if matrix not in self.near_only}
+        return RowTuning(self.lanes, kept)
 
 
 UNTUNED = RowTuning()

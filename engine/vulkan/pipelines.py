@@ -89,6 +89,18 @@ class KernelSet(Protocol):
         """The kernel of shaders/NAME.comp with ``defines``."""
 
 
+class Retuned:
+    """The kernels of a set, with another ``tuning``."""
+
+    def __init__(self, kernels: KernelSet, tuning: RowTuning | None) -> None:
+        self._kernels, self.tuning = kernels, tuning
+        self.device, self.base, self.resident = kernels.device, kernels.base, kernels.resident
+
+    def get(self, name: str, defines: Defines | None = None) -> Kernel:
+        """See KernelSet."""
+        return self._kernels.get(name, defines)
+
+
 class Kernels:
     """All pipelines of one device, made on first use and kept.
 

@@ -16,7 +16,8 @@ from gguf.constants import GGMLQuantizationType as T
 from engine import FUSION_PASSES, Engine, EngineError, Sampling, row_tuner
 from engine.decode.program import Settings
 from engine.profile import choose, remembered_tuning
-from engine.profile.row_trials import Limits
+from engine.profile.instruments import Instruments
+from engine.profile.row_trials import Limits, RowTrials
 from engine.profile.tune import Tuned
 from engine.program.tuning import ROW_KERNELS, UNTUNED, Division, Matrix, RowTuning, lanes
 from engine.progress import no_progress
@@ -59,9 +60,8 @@ def kernels(driver: str = "1.0", is_cpu: bool = False, row_kernels: bool = False
     """As much of a device's kernels as a RowTuner asks for."""
     info = SimpleNamespace(name="device", driver=driver)
     limits = {"subgroup_size": 32, "most_invocations": 1024, "shared_bytes": 48 << 10}
-    return SimpleNamespace(
-        device=SimpleNamespace(info=info, is_cpu=is_cpu, row_kernels=row_kernels, **limits), tuning=None
-    )
+    device = SimpleNamespace(info=info, is_cpu=is_cpu, row_kernels=row_kernels, **limits)
+    return SimpleNamespace(device=device, base={}, resident=None, tuning=None)
 
 
 def keep(tuner: RowTuner, tuning: RowTuning) -> None:
@@ -163,6 +163,97 @@ def test_a_tuning_by_which_no_token_is_faster_is_not_taken(
     assert tuner.used.origin == "measured" and len(tuner.used.lanes) == len(taken.lanes)
     again = kernels()
     assert not RowTuner(again, None, ()).is_due and again.tuning == taken
+
+
+QKV, DOWN = Matrix("qkv_groups", T.Q4_K, 6144, 4096), Matrix("matvec_groups", T.Q4_K, 4096, 14336)
+FAR = RowTuning({}, {QKV: Division(4, 4, 128), DOWN: Division(2, 4, 256), **GPU.divisions})
+
+
+def far_us(us: dict[Matrix, float]) -> tuple[list[RowTuning | None], Callable[[Any], list[float]]]:
+    """What was asked for, and a token's times by what is usual there."""
+    asked: list[RowTuning | None] = []
+
+    def least_us(sets: Any) -> list[float]:
+        asked.extend(kernels.tuning for kernels in sets)
+        return [sum(value for matrix, value in us.items() if matrix in each.tuning.divisions) for each in sets]
+
+    return asked, least_us
+
+
+@pytest.mark.parametrize(("us", "usual"), [
+    ({QKV: 10.0, DOWN: -5.0}, {QKV}),
+    ({QKV: 10.0, DOWN: 5.0}, {QKV, DOWN}),
+    ({QKV: -10.0, DOWN: -5.0}, set()),
+    ({QKV: 0.1, DOWN: -0.1}, set()),  # within noise
+])  # fmt: skip
+def test_what_slows_a_long_context_is_as_usual_there(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, us: dict[Matrix, float], usual: set[Matrix]
+) -> None:
+    monkeypatch.setattr(row_tuner, "tune", lambda *_: Tuned(FAR, {}))
+    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext(SimpleNamespace(times_us=dict)))
+    measured = kernels()
+    tuner = RowTuner(measured, None, ())
+    asked, least_us = far_us({**us, next(iter(GPU.divisions)): 1000.0})
+    tuner.measure_far(least_us)
+    assert not asked  # nothing was measured yet
+    tuner.measure(lambda: SimpleNamespace(ops=[]), lambda programs: [2.0, 1.0][: len(programs)], (), no_progress)
+    tuner.measure_far(least_us)
+    assert all(tuning.divisions.keys() >= GPU.divisions.keys() for tuning in asked if tuning)
+    assert measured.tuning.divisions == FAR.divisions and measured.tuning.near_only == usual
+    again = kernels()
+    for one in (tuner, RowTuner(again, None, ())):
+        assert (one.far is not None) == bool(usual)
+        if one.far is not None:
+            assert one.far.tuning.divisions.keys() == FAR.divisions.keys() - usual
+        names = {"qkv Q4_K 6144 x 4096": QKV, "matvec Q4_K 4096 x 14336": DOWN}
+        assert {names[name] for name in one.used.near_only} == usual
+    assert again.tuning == measured.tuning
+
+
+def test_a_long_context_is_divided_by_its_own_measurement(
+    path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond 512 tokens, at the first start and when it is remembered; and no id changes by it."""
+    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: Tuned(other_tuning(device.subgroup_size), {}))
+    monkeypatch.setattr(RowTrials, "times_us", lambda *_, **__: {})
+    positions = []
+    usual_least_us = Instruments.least_us
+
+    def least_us(self: Instruments, programs: list[Any], position: int = 0, barriers: str = "needed") -> list[float]:
+        assert len(usual_least_us(self, programs, position, barriers)) == len(programs)
+        if position:
+            positions.append(position)
+        return [float(len(programs) - index) for index in range(len(programs))]  # the last one is the fastest
+
+    monkeypatch.setattr(Instruments, "least_us", least_us)
+    prompt, sampling = random_ids(505), Sampling(temperature=0.8, seed=5)
+
+    def reply() -> tuple[str, tuple[str, ...], list[tuple[int, ...]], list[int]]:
+        with Engine.open(
+            path, context=1024, row_kernels=False, fusion=FUSION_PASSES, barriers="flags", mode="pipelined", tuning=True
+        ) as opened:
+            opened.stamp_every = 0
+            session = opened.session()
+            session.prefill(prompt)
+            ids = [token.id for token in session.generate(sampling, max_tokens=24, ignore_eos=True)]
+            used = opened.tuning
+            return used.origin, used.near_only, [qkv_division(opened, bucket) for bucket in (512, 1024)], ids
+
+    found = [reply(), reply()]
+    assert positions == [1022, 1022]  # at the first start alone
+    (first, near_only, divisions, ids), (second, *again) = found
+    assert (first, second) == ("measured", "remembered") and again == [near_only, divisions, ids]
+    assert "qkv Q4_1 128 x 64" in near_only and divisions[0] == (4, 2, 5) != divisions[1]
+    monkeypatch.setattr(row_tuner, "_FASTER", 0.0)
+    kept.unlink()
+    assert reply() == ("measured", (), [(4, 2, 5)] * 2, ids)
+
+
+def qkv_division(opened: Engine, bucket: int) -> tuple[int, ...]:
+    runtime = opened._runtime
+    ops = runtime.builder.build(bucket, Settings("reuse", FUSION_PASSES, "needed"), runtime._slot).ops
+    (op,) = [op for op in ops if op.kernel.name == "qkv_groups"]
+    return int(op.kernel.defines["ROWS"]), int(op.kernel.defines["TEAMS"]), op.groups[0]
 
 
 def test_a_model_is_measured_once(path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:

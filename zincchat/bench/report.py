@@ -68,7 +68,12 @@ def _tuning(engine: Engine) -> dict[str, Any]:
     """How rows are divided, with what is otherwise than usual."""
     used = engine.tuning
     divisions = {name: divided._asdict() for name, divided in used.divisions.items()}
-    return {"origin": used.origin, "lanes": dict(used.lanes), "divisions": divisions}
+    return {
+        "origin": used.origin,
+        "lanes": dict(used.lanes),
+        "divisions": divisions,
+        "near_only": list(used.near_only),
+    }
 
 
 def _model_file(engine: Engine) -> dict[str, Any]:
