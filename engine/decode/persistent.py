@@ -15,6 +15,7 @@ from engine.decode.tape import MOST_TOKENS, RECORD_BYTES, Made, aborted, made
 from engine.decode.walker import Run, Walker, check, most_workgroups
 from engine.errors import EngineError
 from engine.profile.stamps import StampedProgram
+from engine.program.op import Op
 from engine.program.resident import ResidentKernels
 from engine.program.tuning import group_invocations
 from engine.vulkan.commands import CommandBuffer
@@ -72,9 +73,9 @@ class Persistent:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._places = [_Place(resources.new_slot(), Run(resources.memory)) for _ in range(_AHEAD)]
-        self._walkers: dict[tuple[frozenset[str], bool], Walker] = {}
+        self._walkers: dict[tuple[tuple[str, ...], frozenset[str], bool], Walker] = {}
         self._group = group_invocations(resources.device.subgroup_size, resources.device.most_invocations)
-        self._kernels_of: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
+        self._labels: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
         self._builders: dict[int, tuple[ResidentKernels, ProgramBuilder]] = {}
         self._programs: dict[tuple[object, ...], tuple[DecodeProgram, Slice]] = {}
         self._flights: deque[_Flight] = deque()
@@ -203,37 +204,44 @@ class Persistent:
 
     def _walker(self, bucket: int, passes: tuple[str, ...], stamped: bool) -> Walker:
         """The kernel of a bucket's programs: where buckets attend by other kernels, none has those of both."""
-        labels = self._labels(bucket, passes)
-        walker = self._walkers.get((labels, stamped))
+        labels = self._kernel_labels(bucket, passes)
+        walker = self._walkers.get((passes, labels, stamped))
         if walker is not None:
             return walker
 
         def build(workgroups: int) -> tuple[ResidentKernels, Walker]:
             kernels, builder = self._builder_for(workgroups)
-            ops = builder.build(bucket, Settings("persistent", passes, "needed"), self._places[0].slot).ops
+            ops = self._ops(builder, bucket, passes)
             label = "resident stamped" if stamped else "resident"
             resident = Resident(self._group, workgroups)
             return kernels, Walker(self._resources.kernels, kernels.joined(ops, stamped), resident, label)
 
         device, memory = self._resources.device, self._resources.memory
-        clean = self._walkers.get((labels, False))
+        clean = self._walkers.get((passes, labels, False))
         if clean is None:
             _, walker = build(most_workgroups(device, memory, build))
         else:
             kernels, walker = build(clean.resident.workgroups)
             if problem := check(device, memory, kernels, walker):
                 raise EngineError(problem)
-        self._walkers[labels, stamped] = walker
+        self._walkers[passes, labels, stamped] = walker
         return walker
 
-    def _labels(self, bucket: int, passes: tuple[str, ...]) -> frozenset[str]:
-        """Names of the kernels that a bucket's programs have."""
-        found = self._kernels_of.get((bucket, passes))
+    def _kernel_labels(self, bucket: int, passes: tuple[str, ...]) -> frozenset[str]:
+        """Those of a bucket's programs, however many workgroups there are.
+
+        Between buckets they tell which kernel is needed, not between passes: what the row kernel is built with follows
+        from its ops.
+        """
+        found = self._labels.get((bucket, passes))
         if found is None:
-            _, builder = self._builder_for(1)
-            ops = builder.build(bucket, Settings("persistent", passes, "needed"), self._places[0].slot).ops
-            found = self._kernels_of[bucket, passes] = frozenset(op.kernel.label for op in ops)
+            _, builder = self._builder_for(self._resources.device.multiprocessors or 1)
+            ops = self._ops(builder, bucket, passes)
+            found = self._labels[bucket, passes] = frozenset(op.kernel.label for op in ops)
         return found
+
+    def _ops(self, builder: ProgramBuilder, bucket: int, passes: tuple[str, ...]) -> list[Op]:
+        return builder.build(bucket, Settings("persistent", passes, "needed"), self._places[0].slot).ops
 
     def _land(self, flight: _Flight) -> None:
         """Wait for a dispatch and make its tokens ready."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as Type
 
-from engine import Engine, EngineError, Sampling, chrome_trace
+from engine import FUSION_PASSES, Engine, EngineError, Sampling, chrome_trace
 from engine.decode import walker
 from engine.decode.persistent import Persistent
 from engine.decode.program import Settings
@@ -21,6 +22,8 @@ from engine.program.resident import CHECK, ResidentKernels
 from engine.vulkan.pipelines import Resident
 from tests.engine.gpu import Gpu
 from tests.engine.profile import test_chrome_trace
+from tests.engine.tiny_model import write_tiny_llama
+from tests.engine.tiny_runs import take_mode
 from tests.flipping import generate
 
 GREEDY = Sampling(temperature=0.0)
@@ -133,12 +136,25 @@ def test_a_bucket_has_a_kernel_without_what_others_attend_by(engine: Engine, mod
     generate(engine, prompt(505), GREEDY, 12)  # across a bucket's end
     attends = [
         {kernel.name for kernel in walker._joined.numbers if kernel.name.startswith("attend")}
-        for (_, stamped), walker in mode._walkers.items()
+        for (*_, stamped), walker in mode._walkers.items()
         if not stamped
     ]
     by_matrices = any(kernel.name == "attend_matrices" for kernel in engine._runtime._kernels._kernels.values())
     assert {"attend_groups"} in attends and ({"attend_matrices"} in attends) == by_matrices
     assert all(len(names) == 1 for names in attends)
+
+
+def test_a_flip_of_fusion_takes_another_build_of_the_same_kernels(tmp_path: Path) -> None:
+    """Of two layers only one can have gate and up in one op: the kernels' names are the same with that pass or not."""
+    types = {"*": Type.Q4_1, "token_embd": Type.Q8_0, "blk.0.ffn_up": Type.Q8_0}
+    path = write_tiny_llama(tmp_path / "model.gguf", layers=2, types=types)
+    passes = tuple(name for name in FUSION_PASSES if name != "gate_up")
+    with Engine.open(path, context=64, row_kernels=False) as engine:
+        engine.stamp_every = 0
+        expected = generate(engine, prompt(), GREEDY, 12).ids
+        take_mode(engine, "persistent")
+        for engine.fusion in (passes, FUSION_PASSES, passes):
+            assert generate(engine, prompt(), GREEDY, 12).ids == expected
 
 
 def test_a_dispatch_makes_up_to_eight_tokens_but_no_more_than_are_wanted(engine: Engine, mode: Persistent) -> None:
