@@ -109,34 +109,38 @@ class RowTuner:
         progress("tuning", LIMITS.kernels, LIMITS.kernels)
         remember(self._key, tuning)
 
-    def measure_far(self, least_us: Callable[[Sequence[KernelSet]], list[float]]) -> None:
-        """Keep what ``measure`` chose from where many tokens are seen if that makes a token there faster.
+    def measure_far(
+        self, position: int, least_us: Callable[[Sequence[KernelSet]], list[float]], weights: Sequence[Weight]
+    ) -> None:
+        """Where many tokens are seen, divide as usual again what makes a token there faster; keep and use that.
 
         Attention takes all multiprocessors there, and what stands beside it may do better with fewer. ``least_us``
-        times a token at a long context with the rows of all matrices but the LM head divided as each of several sets
-        of kernels says; nothing may be in flight.
+        times the token at ``position`` with the rows of all matrices but the LM head divided as each of several sets
+        of kernels says; nothing may be in flight. What was measured there, or further, is not measured again.
+        ``weights`` are the program's; they forget what they had planned.
         """
         tuned = self._kernels.tuning
-        if self.used.origin != "measured" or tuned is None:
+        if tuned is None or position <= tuned.far_position:
             return
-        matrices = [matrix for matrix in tuned.divisions if matrix.kernel != _HEAD]
+        singles = [frozenset((matrix,)) for matrix in tuned.divisions if matrix.kernel != _HEAD]
+        if not singles:
+            return
 
         def times_us(choices: Iterable[frozenset[Matrix]]) -> dict[frozenset[Matrix], float]:
             distinct = list(dict.fromkeys(choices))
             sets = [Retuned(self._kernels, replace(tuned, near_only=choice).far()) for choice in distinct]
             return dict(zip(distinct, least_us(sets), strict=True))
 
-        none, singles = frozenset[Matrix](), [frozenset((matrix,)) for matrix in matrices]
-        if not singles:
-            return
-        first = times_us((none, *singles, frozenset(matrices)))
+        none = frozenset[Matrix]()
+        first = times_us((none, *singles, none.union(*singles)))
         better = none.union(*(single for single in singles if first[single] < first[none]))
         again = times_us((none, min(first, key=first.__getitem__), better))
         best = min(again, key=again.__getitem__)
-        if again[best] < _FASTER * again[none]:
-            tuning = replace(tuned, near_only=best)
-            self._take(tuning, "measured")
-            remember(self._key, tuning)
+        if again[best] >= _FASTER * again[none]:
+            best = none
+        tuning = replace(tuned, near_only=best, far_position=position)
+        self._take(tuning, "measured", weights)
+        remember(self._key, tuning)
 
     def _take(
         self, tuning: RowTuning, origin: Literal["measured", "remembered"], weights: Sequence[Weight] = ()

@@ -31,6 +31,7 @@ from engine.profile.kernel_clock import kernel_clock
 from engine.profile.scratch import Scratch
 from engine.profile.stamps import Stamps
 from engine.program.activations import ActivationBuffers, Activations
+from engine.program.attend_division import sees_many
 from engine.program.lower import Lowering
 from engine.program.matrix_kernels import layout
 from engine.program.op import Op
@@ -48,7 +49,7 @@ from engine.weights.load import TensorSpec, load
 from engine.weights.source import ModelSource
 
 _STAMP_EVERY = 16
-_FAR_POSITION = 4000  # of a long context, or the context's end
+_FAR_POSITION = 4000  # at which rows are divided for long contexts, if the context has so many tokens
 
 
 class Runtime:
@@ -83,16 +84,18 @@ class Runtime:
         usual_jobs = kernel_jobs(kernels, geometry, file.tensors, specs)
         self.tuner = RowTuner(kernels, tuning, (geometry, usual_jobs))
 
-        def prepare_kernels() -> list[tuple[str, Defines, bool]]:
-            jobs = kernel_jobs(kernels, geometry, file.tensors, specs)
+        def prepare_kernels(used: KernelSet) -> list[tuple[str, Defines, bool]]:
+            jobs = kernel_jobs(used, geometry, file.tensors, specs)
             progress("kernels", 0, len(jobs))
             finished = iter(range(1, len(jobs) + 1))
             kernels.prepare(jobs, lambda: progress("kernels", next(finished), len(jobs)))
-            if self.tuner.far is not None:
-                kernels.prepare(kernel_jobs(self.tuner.far, geometry, file.tensors, specs), lambda: None)
             return jobs
 
-        jobs = prepare_kernels()
+        def prepare_far() -> list[tuple[str, Defines, bool]]:
+            far = self.tuner.far
+            return [] if far is None or not sees_many(context) else prepare_kernels(far)
+
+        jobs, far_jobs = prepare_kernels(kernels), prepare_far()
 
         weights = load(file, specs, memory, layout(kernels), lambda done, total: progress("weights", done, total))
         frequencies = model.rope_frequencies(geometry, file.metadata, weights.host)
@@ -157,7 +160,7 @@ class Runtime:
             settings = Settings("reuse", self.offered_passes, NEEDED)
             build = partial(builder.build, builder.bucket(0), settings, self._slot)
             self.tuner.measure(build, self.instruments.least_us, weights.all_matrices(), progress)
-            jobs = prepare_kernels()
+            jobs = prepare_kernels(kernels)
         self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self.flag_policy = FlagPolicy(
             device,
@@ -169,16 +172,20 @@ class Runtime:
             lambda settings: self.instruments.run_once(settings, self._slot),
         )
         self.usual_barriers = self.flag_policy.usual(self.passes)
-        if len(builder.outer_buckets) > 1:
-            with suppress(EngineError):  # a wait in vain, which ends the use of flags
-                self.tuner.measure_far(partial(self._far_us, lowering))
-            lowering.far = self.tuner.far
-            self.usual_barriers = self.flag_policy.usual(self.passes)
+        position = min(_FAR_POSITION, self.instruments.last_position)
+        if sees_many(builder.bucket(position)):
+            least_us = partial(self._far_us, lowering, position)
+            with suppress(EngineError):  # a kernel that is refused, or waits in vain, which ends the use of flags
+                self.tuner.measure_far(position, least_us, weights.all_matrices())
+            if lowering.far is not self.tuner.far:
+                lowering.far = self.tuner.far
+                far_jobs = prepare_far()
+                self.usual_barriers = self.flag_policy.usual(self.passes)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())
         self.stamp_every = _STAMP_EVERY
         self._stamp_requested = False
-        stamped = [(name, defines, True) for name, defines, _ in jobs]
+        stamped = [(name, defines, True) for name, defines, _ in (*jobs, *far_jobs)]
         if self.usual_barriers == FLAGS:
             stamped = waits.jobs(self._decode_ops(self.passes), stamped=True) + stamped
         self._closing = Event()
@@ -289,9 +296,8 @@ class Runtime:
         settings, builder = Settings("reuse", passes, NEEDED), self.builder
         return [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, self._slot).ops]
 
-    def _far_us(self, lowering: Lowering, sets: Sequence[KernelSet]) -> list[float]:
-        """The shortest times of a token at a long context, its rows divided as each of ``sets`` says."""
-        position = min(_FAR_POSITION, self.instruments.last_position)
+    def _far_us(self, lowering: Lowering, position: int, sets: Sequence[KernelSet]) -> list[float]:
+        """The shortest times of the token at ``position``, its rows divided as each of ``sets`` says."""
         settings, bucket = Settings("reuse", self.passes, self.usual_barriers), self.builder.bucket(position)
         programs = []
         for kernels in sets:

@@ -12,7 +12,7 @@ from engine import disk_cache
 from engine.program.row_choices import Choice, RowDevice, is_possible
 from engine.program.tuning import ROW_KERNELS, Division, Matrix, RowTuning, lanes
 
-VERSION = 2  # of the method: what another one chose is measured anew
+VERSION = 3  # of the method: what another one chose is measured anew
 
 
 def remembered(key: str, device: RowDevice) -> RowTuning | None:
@@ -37,28 +37,25 @@ def _file() -> Path:
 def _to_json(tuning: RowTuning) -> dict[str, Any]:
     return {
         "lanes": [[type.name, cols, team] for (type, cols), team in tuning.lanes.items()],
-        "divisions": [
-            [matrix.kernel, matrix.type.name, matrix.rows, matrix.cols, *divided]
-            for matrix, divided in tuning.divisions.items()
-        ],
-        "near_only": [
-            [matrix.kernel, matrix.type.name, matrix.rows, matrix.cols]
-            for matrix in tuning.divisions
-            if matrix in tuning.near_only
-        ],
+        "divisions": [[*_matrix_to_json(matrix), *divided] for matrix, divided in tuning.divisions.items()],
+        "near_only": [_matrix_to_json(matrix) for matrix in tuning.divisions if matrix in tuning.near_only],
+        "far_position": tuning.far_position,
     }
+
+
+def _matrix_to_json(matrix: Matrix) -> list[str | int]:
+    return [matrix.kernel, matrix.type.name, matrix.rows, matrix.cols]
 
 
 def _from_json(found: Any) -> RowTuning:
     shared = {(_type(name), int(cols)): int(team) for name, cols, team in found["lanes"]}
-    divisions = {
-        Matrix(str(kernel), _type(name), int(rows), int(cols)): Division(*map(int, divided))
-        for kernel, name, rows, cols, *divided in found["divisions"]
-    }
-    near_only = frozenset(
-        Matrix(str(kernel), _type(name), int(rows), int(cols)) for kernel, name, rows, cols in found["near_only"]
-    )
-    return RowTuning(shared, divisions, near_only)
+    divisions = {_matrix(*entry[:4]): Division(*map(int, entry[4:])) for entry in found["divisions"]}
+    near_only = frozenset(_matrix(*matrix) for matrix in found["near_only"])
+    return RowTuning(shared, divisions, near_only, int(found["far_position"]))
+
+
+def _matrix(kernel: Any, type: Any, rows: Any, cols: Any) -> Matrix:
+    return Matrix(str(kernel), _type(type), int(rows), int(cols))
 
 
 def _type(name: Any) -> GGMLQuantizationType:

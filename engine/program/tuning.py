@@ -57,12 +57,14 @@ class RowTuning:
     """What was measured to be best on a device: lanes by (type, cols), divisions by matrix. The rest is as usual.
 
     A division belongs to its matrix's lanes. It is not asked where workgroups are resident. ``near_only`` are matrices
-    whose division is as usual again where many tokens are seen.
+    whose division is as usual again where many tokens are seen, as a token at ``far_position`` was fastest; 0: not
+    measured there yet.
     """
 
     lanes: Mapping[tuple[_T, int], int] = field(default_factory=dict)
     divisions: Mapping[Matrix, Division] = field(default_factory=dict)
     near_only: frozenset[Matrix] = frozenset()
+    far_position: int = 0
 
     def far(self) -> RowTuning:
         """What holds where many tokens are seen."""

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,6 +130,7 @@ def other_division(*parts: Any) -> Callable[[Any], Any]:
     other_division(16, 4, 10), other_division(4, 4), other_division(4, 4, None),
     lambda entry: entry | {"divisions": [["norm", "Q6_K", 32000, 4096, 4, 4, 132]]},
     lambda entry: entry | {"divisions": [["head_groups", "Q9_K", 32000, 4096, 4, 4, 132]]},
+    lambda entry: entry | {"near_only": [["head_groups", "Q6_K"]]}, lambda entry: entry | {"far_position": None},
 ])  # fmt: skip
 def test_what_no_kernel_can_be_built_by_is_measured_anew(kept: Path, damage: Callable[[Any], Any]) -> None:
     keep(RowTuner(kernels(), None, ()), GPU)
@@ -194,10 +196,12 @@ def test_what_slows_a_long_context_is_as_usual_there(
     measured = kernels()
     tuner = RowTuner(measured, None, ())
     asked, least_us = far_us({**us, next(iter(GPU.divisions)): 1000.0})
-    tuner.measure_far(least_us)
+    weight: Any = SimpleNamespace(plans={"planned": "by a trial"}, parts=())
+    tuner.measure_far(4000, least_us, [weight])
     assert not asked  # nothing was measured yet
     tuner.measure(lambda: SimpleNamespace(ops=[]), lambda programs: [2.0, 1.0][: len(programs)], (), no_progress)
-    tuner.measure_far(least_us)
+    tuner.measure_far(4000, least_us, [weight])
+    assert weight.plans == {}
     assert all(tuning.divisions.keys() >= GPU.divisions.keys() for tuning in asked if tuning)
     assert measured.tuning.divisions == FAR.divisions and measured.tuning.near_only == usual
     again = kernels()
@@ -208,6 +212,28 @@ def test_what_slows_a_long_context_is_as_usual_there(
         names = {"qkv Q4_K 6144 x 4096": QKV, "matvec Q4_K 4096 x 14336": DOWN}
         assert {names[name] for name in one.used.near_only} == usual
     assert again.tuning == measured.tuning
+
+
+def test_a_longer_context_than_was_measured_is_measured_anew(kept: Path) -> None:
+    keep(RowTuner(kernels(), None, ()), FAR)
+    for position, slow, usual, measured_at in (
+        (600, QKV, QKV, 600), (600, DOWN, QKV, 600), (4000, DOWN, DOWN, 4000), (2000, QKV, DOWN, 4000),
+    ):  # fmt: skip
+        taken = kernels()
+        tuner = RowTuner(taken, None, ())
+        _, least_us = far_us({QKV: -10.0, DOWN: -10.0, slow: 10.0})
+        tuner.measure_far(position, least_us, ())
+        assert (taken.tuning.near_only, taken.tuning.far_position) == ({usual}, measured_at)
+    _, nothing_slows = far_us({QKV: -10.0, DOWN: -10.0})
+    tuner.measure_far(5000, nothing_slows, ())
+    assert tuner.far is None and taken.tuning.near_only == set()
+
+
+def test_nothing_is_measured_where_only_the_head_is_divided_otherwise(kept: Path) -> None:
+    keep(RowTuner(kernels(), None, ()), GPU)
+    tuner = RowTuner(kernels(), None, ())
+    tuner.measure_far(4000, lambda sets: pytest.fail("measured"), ())
+    assert tuner.used.origin == "remembered"
 
 
 def test_a_long_context_is_divided_by_its_own_measurement(
@@ -239,14 +265,66 @@ def test_a_long_context_is_divided_by_its_own_measurement(
             used = opened.tuning
             return used.origin, used.near_only, [qkv_division(opened, bucket) for bucket in (512, 1024)], ids
 
+    for short in (512, 513):  # of the latter only the last token sees more, and a measurement has one behind its own
+        with Engine.open(path, context=short, row_kernels=False, tuning=True) as opened:
+            assert opened.tuning.near_only == ()
+    assert positions == []
     found = [reply(), reply()]
-    assert positions == [1022, 1022]  # at the first start alone
+    assert positions == [1022, 1022]  # once, first all and then the best
     (first, near_only, divisions, ids), (second, *again) = found
     assert (first, second) == ("measured", "remembered") and again == [near_only, divisions, ids]
     assert "qkv Q4_1 128 x 64" in near_only and divisions[0] == (4, 2, 5) != divisions[1]
     monkeypatch.setattr(row_tuner, "_FASTER", 0.0)
     kept.unlink()
     assert reply() == ("measured", (), [(4, 2, 5)] * 2, ids)
+
+
+def test_a_wait_in_vain_at_a_long_context_leaves_what_was_measured_before(
+    path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: Tuned(other_tuning(device.subgroup_size), {}))
+    monkeypatch.setattr(RowTrials, "times_us", lambda *_, **__: {})
+    positions = []
+
+    def least_us(self: Instruments, programs: list[Any], position: int = 0, barriers: str = "needed") -> list[float]:
+        positions.append(position)
+        self._flags._stuck[0] = position > 0
+        return [float(-index) for index in range(len(programs))]
+
+    monkeypatch.setattr(Instruments, "least_us", least_us)
+    with Engine.open(path, context=1024, row_kernels=False, fusion=FUSION_PASSES, tuning=True) as opened:
+        assert positions[-1] == 1022 and "waited in vain" in opened.refused_barriers["flags"]
+        assert (opened.barriers, opened.tuning.near_only) == ("needed", ())
+        assert [qkv_division(opened, bucket) for bucket in (512, 1024)] == [(4, 2, 5)] * 2
+        session = opened.session()
+        session.prefill(random_ids(3))
+        assert len(list(session.generate(Sampling(temperature=0.0), max_tokens=4, ignore_eos=True))) == 4
+
+
+@pytest.mark.parametrize("far_position", [0, 4000], ids=["measured", "remembered"])
+def test_a_long_context_builds_no_kernel_in_mid_reply(
+    path: Path, monkeypatch: pytest.MonkeyPatch, far_position: int
+) -> None:
+    def remembered(key: str, device: Any) -> RowTuning:
+        found = other_tuning(device.subgroup_size)
+        return replace(
+            found, near_only=frozenset(found.divisions) if far_position else frozenset(), far_position=far_position
+        )
+
+    monkeypatch.setattr(row_tuner, "remembered", remembered)
+    monkeypatch.setattr(row_tuner, "remember", lambda *_: None)
+    monkeypatch.setattr(Instruments, "least_us", lambda self, programs, *_: [float(-i) for i in range(len(programs))])
+    with Engine.open(path, context=1024, row_kernels=False, barriers="needed", tuning=True) as opened:
+        assert len(opened.tuning.near_only) == 3
+        opened._runtime._stamp_thread.join()
+        built = set(opened._runtime._kernels._kernels)
+        opened.stamp_every = 4
+        for opened.fusion in (FUSION_PASSES, ()):
+            session = opened.session()
+            session.prefill(random_ids(505))
+            tokens = list(session.generate(Sampling(temperature=0.0), max_tokens=24, ignore_eos=True))
+            assert "twin" in {token.timing.measured_by for token in tokens[10:]}
+        assert set(opened._runtime._kernels._kernels) == built
 
 
 def qkv_division(opened: Engine, bucket: int) -> tuple[int, ...]:
