@@ -151,6 +151,8 @@ def tuning(value: dict[str, Any]) -> str:
     lanes = ", ".join(f"{name} by {count} lanes" for name, count in value["lanes"].items()) or "lanes as usual"
     count = len(value["divisions"])
     others = f"{count} {'matrix' if count == 1 else 'matrices'} otherwise than usual" if count else "rows as usual"
+    if near := len(value["near_only"]):
+        others += f", {near} of them only at up to 512 tokens of context"
     when = "" if value["origin"] == "measured" else ", at an earlier start"
     return f"matrices divided as measured on this device{when}: {lanes}; {others}"
 

@@ -103,7 +103,10 @@ def _different_passes(then: dict[_Key, dict[str, Any]], now: dict[_Key, dict[str
 
 def _different_tuning(then: Any, now: dict[str, Any]) -> list[dict[str, Any]]:
     """What a measurement found may be another division; whether it was made at this start does not matter."""
-    if not isinstance(then, dict) or all(then.get(name) == now[name] for name in ("lanes", "divisions")):
+    if not isinstance(then, dict):
+        return []
+    then = {"near_only": [], **then}  # an older report has none
+    if all(then.get(name) == now[name] for name in ("lanes", "divisions", "near_only")):
         return []
     return [{"what": "division of matrices", "then": _division(then), "now": _division(now)}]
 
@@ -111,6 +114,8 @@ def _different_tuning(then: Any, now: dict[str, Any]) -> list[dict[str, Any]]:
 def _division(tuning: dict[str, Any]) -> str:
     parts = (tuning.get("lanes"), tuning.get("divisions"))
     named = [f"{name} {value}" for part in parts if isinstance(part, dict) for name, value in part.items()]
+    if isinstance(near_only := tuning["near_only"], list) and near_only:
+        named.append(f"at up to 512 tokens of context only: {', '.join(map(str, near_only))}")
     return "; ".join(named) or "as usual"
 
 

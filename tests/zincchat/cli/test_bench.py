@@ -289,10 +289,13 @@ def test_against_an_earlier_bench(zincchat: Zincchat, tmp_path: Path) -> None:
 
 
 MEASURED = Tuning("measured", {"Q4_0 x 4096": 32}, {"head Q6_K 32000 x 4096": Division(4, 4, 132)})
+NEAR_ONLY = replace(MEASURED, near_only=("head Q6_K 32000 x 4096",))
 
 
 def test_it_says_how_matrices_are_divided(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert zincchat(*SHORT, "--json").json["tuning"] == {"origin": "usual", "lanes": {}, "divisions": {}}
+    assert zincchat(*SHORT, "--json").json["tuning"] == {
+        "origin": "usual", "lanes": {}, "divisions": {}, "near_only": [],
+    }  # fmt: skip
     assert "matrices divided as usual" in zincchat(*SHORT).out
     monkeypatch.setattr(FakeEngine, "tuning", MEASURED)
     divided = {"head Q6_K 32000 x 4096": {"rows": 4, "teams": 4, "workgroups": 132}}
@@ -300,6 +303,9 @@ def test_it_says_how_matrices_are_divided(zincchat: Zincchat, monkeypatch: pytes
     line = "matrices divided as measured on this device: Q4_0 x 4096 by 32 lanes; 1 matrix otherwise than usual"
     assert line in zincchat(*SHORT).out.splitlines()
     assert line.replace("_", "\\_") in zincchat(*SHORT, "--markdown").out
+    monkeypatch.setattr(FakeEngine, "tuning", NEAR_ONLY)
+    assert zincchat(*SHORT, "--json").json["tuning"]["near_only"] == ["head Q6_K 32000 x 4096"]
+    assert f"{line}, 1 of them only at up to 512 tokens of context" in " ".join(zincchat(*SHORT).out.split())
 
 
 def test_another_division_is_a_difference(zincchat: Zincchat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -310,8 +316,15 @@ def test_another_division_is_a_difference(zincchat: Zincchat, monkeypatch: pytes
     assert [(each["what"], each["then"]) for each in differs] == [("division of matrices", "as usual")]
     assert differs[0]["now"].startswith("Q4_0 x 4096 32; head Q6_K")
     file.write_text(zincchat(*SHORT, "--json").out)
+    older = json.loads(file.read_text())
+    del older["tuning"]["near_only"]
     monkeypatch.setattr(FakeEngine, "tuning", replace(MEASURED, origin="remembered"))
-    assert zincchat(*SHORT, "--json", "--against", str(file)).json["against"]["differs"] == []
+    for report in (file.read_text(), json.dumps(older)):
+        file.write_text(report)
+        assert zincchat(*SHORT, "--json", "--against", str(file)).json["against"]["differs"] == []
+    monkeypatch.setattr(FakeEngine, "tuning", NEAR_ONLY)
+    (differs,) = zincchat(*SHORT, "--json", "--against", str(file)).json["against"]["differs"]
+    assert differs["now"] == f"{differs['then']}; at up to 512 tokens of context only: head Q6_K 32000 x 4096"
 
 
 @pytest.mark.parametrize(("option", "given"), [((), {}), (("--no-tuning",), {"tuning": False})])
