@@ -20,7 +20,6 @@ from engine.decode.program import Settings
 from engine.decode.state import initial_state, pack_step
 from engine.program import attend_division
 from engine.program.attend_division import range_tokens
-from engine.program.attend_matrices import attend_matrices
 from engine.program.op import Attention, Op
 from engine.program.schedule import Range
 from engine.vulkan.commands import CommandBuffer
@@ -28,7 +27,7 @@ from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernel
 from engine.vulkan.shaders import expand
 from tests.engine.hf_to_gguf import hf_to_gguf
-from tests.engine.tiny_runs import random_ids
+from tests.engine.tiny_runs import attends_by_matrices, random_ids
 from tests.engine.weights.folder import change_config, copy
 
 HELD_S = 0.01
@@ -65,12 +64,6 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             pytest.skip("this device has no cooperative matrices of a size that fits")
         yield opened
         opened._runtime._resources.flags.reset()
-
-
-def attends_by_matrices(engine: Engine) -> bool:
-    runtime, device = engine._runtime, engine._runtime._device
-    sizes = device.matrix_sizes, device.subgroup_size, device.shared_bytes
-    return attend_matrices(runtime._geometry, *sizes) is not None
 
 
 class Token:
@@ -181,10 +174,8 @@ def test_what_is_loaded_early_shows(engine: Engine, kernel: str) -> None:
 @pytest.mark.parametrize("engine", ["gemma3"], indirect=True)
 def test_what_has_nothing_to_do_waits_too(engine: Engine) -> None:
     """Attention's workgroups whose tokens are yet to come: nobody counts on them, but the count is of all."""
-    if (
-        range_tokens(engine._runtime._geometry.head_size, engine._runtime._device.subgroup_size, False)
-        >= engine.context
-    ):
+    runtime = engine._runtime
+    if range_tokens(runtime._geometry.head_size, runtime._device.subgroup_size, False) >= engine.context:
         pytest.skip("all of the context is one range on this device")
     token, idle = Token(engine, FUSION_PASSES, POSITIONS[0]), 0
     for op in token.ops:

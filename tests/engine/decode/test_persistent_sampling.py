@@ -14,8 +14,7 @@ import pytest
 from engine import FUSION_PASSES, Engine, Sampling
 from engine.decode.persistent import Persistent
 from engine.program import attend_division
-from engine.program.attend_matrices import attend_matrices
-from tests.engine.tiny_runs import random_ids, take_mode
+from tests.engine.tiny_runs import attends_by_matrices, random_ids, take_mode
 from tests.flipping import generate
 
 TOKENS = 12
@@ -47,13 +46,11 @@ def engine(tiny_path: Path) -> Iterator[Engine]:
 def test_the_kernel_has_cooperative_matrices_where_the_device_has(engine: Engine) -> None:
     take_mode(engine, "persistent")
     generate(engine, random_ids(3), SAMPLINGS["greedy"], 2)
-    runtime, mode = engine._runtime, engine._runtime.mode("persistent")
+    mode = engine._runtime.mode("persistent")
     assert isinstance(mode, Persistent)
-    device = runtime._device
-    fits = attend_matrices(runtime._geometry, device.matrix_sizes, device.subgroup_size, device.shared_bytes)
     (walker,) = mode._walkers.values()
     names = {kernel.name for kernel in walker._joined.numbers}
-    assert "sample_pick" in names and ("attend_matrices" in names) == (fits is not None)
+    assert "sample_pick" in names and ("attend_matrices" in names) == attends_by_matrices(engine)
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
