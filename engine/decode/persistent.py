@@ -51,6 +51,7 @@ class _Place:
 @dataclass(slots=True)
 class _Recorded:
     commands: CommandBuffer
+    tape: Slice
     program: DecodeProgram
     stamped: StampedProgram | None
 
@@ -77,13 +78,12 @@ class Persistent:
         self._group = group_invocations(resources.device.subgroup_size, resources.device.most_invocations)
         self._labels: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
         self._builders: dict[int, tuple[ResidentKernels, ProgramBuilder]] = {}
-        self._programs: dict[tuple[object, ...], tuple[DecodeProgram, Slice]] = {}
         self._flights: deque[_Flight] = deque()
         self._ready: deque[Step] = deque()
         self._ended = False  # the last token that is ready is an end token
         self._turn = 0
         self._token_us: float | None = None
-        self._spare: list[CommandBuffer] = []
+        self._spare: list[tuple[CommandBuffer, Slice]] = []  # with the tape's memory
         self.dispatch_us = _DISPATCH_US
         self.recordings = 0
 
@@ -120,9 +120,9 @@ class Persistent:
     def close(self) -> None:
         """Destroy the command buffers; nothing may be in flight."""
         for place in self._places:
-            self._spare += [recorded.commands for recorded in place.tapes.values()]
+            self._spare += [(recorded.commands, recorded.tape) for recorded in place.tapes.values()]
             place.tapes.clear()
-        for commands in self._spare:
+        for commands, _ in self._spare:
             commands.close()
         self._spare.clear()
 
@@ -170,7 +170,8 @@ class Persistent:
             recorded = self._record(place, bucket, settings, stamped, watch)
         place.tapes[key] = recorded
         if len(place.tapes) > _MAX_PROGRAMS:
-            self._spare.append(place.tapes.pop(next(iter(place.tapes))).commands)
+            oldest = place.tapes.pop(next(iter(place.tapes)))
+            self._spare.append((oldest.commands, oldest.tape))
         return recorded, not known
 
     def _record(self, place: _Place, bucket: int, settings: Settings, stamped: bool, watch: Stopwatch) -> _Recorded:
@@ -180,9 +181,12 @@ class Persistent:
         _, builder = self._builder_for(walker.resident.workgroups)
         program = builder.build(bucket, settings, place.slot)
         watch.lap("build")
-        tape = memory.allocate(len(program.ops) * RECORD_BYTES)
+        tape_bytes = len(program.ops) * RECORD_BYTES
+        tape = self._spare[-1][1] if self._spare else None
+        if tape is None or tape.size < tape_bytes:
+            tape = memory.allocate(tape_bytes)
+        commands = self._spare.pop()[0] if self._spare else resources.new_commands()
         twin = resources.stamps.resident(program.ops, walker.resident.workgroups) if stamped else None
-        commands = self._spare.pop() if self._spare else resources.new_commands()
         commands.begin()
         commands.fill(place.run.control, 0)
         stamps = twin.address if twin else 0
@@ -193,7 +197,7 @@ class Persistent:
         self.recordings += 1
         watch.lap("record")
         barriers = sum(program.barriers) + 1  # one between two tokens
-        return _Recorded(commands, program._replace(barrier_count=barriers, dispatches=1), twin)
+        return _Recorded(commands, tape, program._replace(barrier_count=barriers, dispatches=1), twin)
 
     def _builder_for(self, workgroups: int) -> tuple[ResidentKernels, ProgramBuilder]:
         found = self._builders.get(workgroups)

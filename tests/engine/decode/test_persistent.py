@@ -13,7 +13,7 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 
 from engine import FUSION_PASSES, Engine, EngineError, Sampling, chrome_trace
-from engine.decode import walker
+from engine.decode import persistent, walker
 from engine.decode.persistent import Persistent
 from engine.decode.program import Settings
 from engine.decode.tape import encode
@@ -154,6 +154,23 @@ def test_a_flip_of_fusion_takes_another_build_of_the_same_kernels(tmp_path: Path
         take_mode(engine, "persistent")
         for engine.fusion in (passes, FUSION_PASSES, passes):
             assert generate(engine, prompt(), GREEDY, 12).ids == expected
+
+
+def test_programs_that_give_way_to_others_leave_their_memory_to_them(
+    engine: Engine, mode: Persistent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistent, "_MAX_PROGRAMS", 2)
+
+    def flip() -> None:
+        for engine.barriers, engine.fusion in itertools.product(("every", "needed"), (False, FUSION_PASSES)):
+            generate(engine, prompt(), GREEDY, 12)
+
+    for _ in range(3):
+        flip()
+    recordings, memory = mode.recordings, engine._runtime.memory
+    monkeypatch.setattr(memory, "allocate", lambda *_, **__: pytest.fail("allocates more"))
+    flip()
+    assert mode.recordings > recordings
 
 
 def test_a_dispatch_makes_up_to_eight_tokens_but_no_more_than_are_wanted(engine: Engine, mode: Persistent) -> None:
