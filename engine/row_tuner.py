@@ -56,6 +56,7 @@ class RowTuner:
 
     def __init__(self, kernels: Kernels, wanted: bool | None, facts: Sequence[object]) -> None:
         """Take what is remembered for the device and ``facts`` of the model; where ``is_due``, ``measure`` follows.
+        Where the context is long, so does ``measure_far``: it may be longer than at an earlier start.
 
         ``wanted`` None measures on GPUs unless ZINCCHAT_TUNING is "off", and not where a software device runs a GPU's
         kernels. Row kernels divide nothing. Raises EngineError for any other word in that variable.
@@ -110,7 +111,11 @@ class RowTuner:
         remember(self._key, tuning)
 
     def measure_far(
-        self, position: int, least_us: Callable[[Sequence[KernelSet]], list[float]], weights: Sequence[Weight]
+        self,
+        position: int,
+        least_us: Callable[[Sequence[KernelSet]], list[float]],
+        weights: Sequence[Weight],
+        progress: Progress,
     ) -> None:
         """Where many tokens are seen, divide as usual again what makes a token there faster; keep and use that.
 
@@ -131,15 +136,18 @@ class RowTuner:
             sets = [Retuned(self._kernels, replace(tuned, near_only=choice).far()) for choice in distinct]
             return dict(zip(distinct, least_us(sets), strict=True))
 
+        progress("tuning", 0, 2)
         none = frozenset[Matrix]()
         first = times_us((none, *singles, none.union(*singles)))
         better = none.union(*(single for single in singles if first[single] < first[none]))
+        progress("tuning", 1, 2)
         again = times_us((none, min(first, key=first.__getitem__), better))
         best = min(again, key=again.__getitem__)
         if again[best] >= _FASTER * again[none]:
             best = none
         tuning = replace(tuned, near_only=best, far_position=position)
         self._take(tuning, "measured", weights)
+        progress("tuning", 2, 2)
         remember(self._key, tuning)
 
     def _take(

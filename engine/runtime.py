@@ -176,7 +176,7 @@ class Runtime:
         if sees_many(builder.bucket(position)):
             least_us = partial(self._far_us, lowering, position)
             with suppress(EngineError):  # a kernel that is refused, or waits in vain, which ends the use of flags
-                self.tuner.measure_far(position, least_us, weights.all_matrices())
+                self.tuner.measure_far(position, least_us, weights.all_matrices(), progress)
             if lowering.far is not self.tuner.far:
                 lowering.far = self.tuner.far
                 far_jobs = prepare_far()

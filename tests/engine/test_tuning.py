@@ -197,10 +197,10 @@ def test_what_slows_a_long_context_is_as_usual_there(
     tuner = RowTuner(measured, None, ())
     asked, least_us = far_us({**us, next(iter(GPU.divisions)): 1000.0})
     weight: Any = SimpleNamespace(plans={"planned": "by a trial"}, parts=())
-    tuner.measure_far(4000, least_us, [weight])
+    tuner.measure_far(4000, least_us, [weight], no_progress)
     assert not asked  # nothing was measured yet
     tuner.measure(lambda: SimpleNamespace(ops=[]), lambda programs: [2.0, 1.0][: len(programs)], (), no_progress)
-    tuner.measure_far(4000, least_us, [weight])
+    tuner.measure_far(4000, least_us, [weight], no_progress)
     assert weight.plans == {}
     assert all(tuning.divisions.keys() >= GPU.divisions.keys() for tuning in asked if tuning)
     assert measured.tuning.divisions == FAR.divisions and measured.tuning.near_only == usual
@@ -222,17 +222,17 @@ def test_a_longer_context_than_was_measured_is_measured_anew(kept: Path) -> None
         taken = kernels()
         tuner = RowTuner(taken, None, ())
         _, least_us = far_us({QKV: -10.0, DOWN: -10.0, slow: 10.0})
-        tuner.measure_far(position, least_us, ())
+        tuner.measure_far(position, least_us, (), no_progress)
         assert (taken.tuning.near_only, taken.tuning.far_position) == ({usual}, measured_at)
     _, nothing_slows = far_us({QKV: -10.0, DOWN: -10.0})
-    tuner.measure_far(5000, nothing_slows, ())
+    tuner.measure_far(5000, nothing_slows, (), no_progress)
     assert tuner.far is None and taken.tuning.near_only == set()
 
 
 def test_nothing_is_measured_where_only_the_head_is_divided_otherwise(kept: Path) -> None:
     keep(RowTuner(kernels(), None, ()), GPU)
     tuner = RowTuner(kernels(), None, ())
-    tuner.measure_far(4000, lambda sets: pytest.fail("measured"), ())
+    tuner.measure_far(4000, lambda sets: pytest.fail("measured"), (), no_progress)
     assert tuner.used.origin == "remembered"
 
 
