@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -178,6 +179,7 @@ class Persistent:
         resources = self._resources
         memory = resources.memory
         walker = self._walker(bucket, settings.passes, stamped)
+        stamped = stamped and walker is not self._walker(bucket, settings.passes, stamped=False)
         _, builder = self._builder_for(walker.resident.workgroups)
         program = builder.build(bucket, settings, place.slot)
         watch.lap("build")
@@ -207,7 +209,10 @@ class Persistent:
         return found
 
     def _walker(self, bucket: int, passes: tuple[str, ...], stamped: bool) -> Walker:
-        """The kernel of a bucket's programs: where buckets attend by other kernels, none has those of both."""
+        """The kernel of a bucket's programs: where buckets attend by other kernels, none has those of both.
+
+        Where the stamped one fails, be it that fewer of its workgroups run at the same time, the clean one.
+        """
         labels = self._kernel_labels(bucket, passes)
         walker = self._walkers.get((passes, labels, stamped))
         if walker is not None:
@@ -221,13 +226,14 @@ class Persistent:
             return kernels, Walker(self._resources.kernels, kernels.joined(ops, stamped), resident, label)
 
         device, memory = self._resources.device, self._resources.memory
-        clean = self._walkers.get((passes, labels, False))
-        if clean is None:
-            _, walker = build(most_workgroups(device, memory, build))
+        if stamped:
+            walker = clean = self._walker(bucket, passes, stamped=False)
+            with suppress(EngineError):
+                kernels, twin = build(clean.resident.workgroups)
+                if check(device, memory, kernels, twin) is None:
+                    walker = twin
         else:
-            kernels, walker = build(clean.resident.workgroups)
-            if problem := check(device, memory, kernels, walker):
-                raise EngineError(problem)
+            _, walker = build(most_workgroups(device, memory, build))
         self._walkers[passes, labels, stamped] = walker
         return walker
 

@@ -256,6 +256,29 @@ def test_a_stamped_token_accounts_for_its_time(engine: Engine, mode: Persistent)
     assert (spans[:, 0] <= spans[:, 1]).all() and (spans[1:, 0] >= spans[:-1, 1]).all()  # one stage after another
 
 
+@pytest.mark.parametrize("problem", ["not all of its workgroups run", EngineError("the driver refuses it")])
+def test_where_the_stamped_kernel_fails_its_check_tokens_stay_clean(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str | EngineError
+) -> None:
+    """It has more code than the clean one, and so may have fewer workgroups that run at the same time."""
+
+    def fail(*_: object) -> str:
+        if isinstance(problem, EngineError):
+            raise problem
+        return problem
+
+    monkeypatch.setattr(persistent, "check", fail)  # of the clean one most_workgroups does it
+    with Engine.open(tiny_path, context=64, row_kernels=False) as engine:
+        expected = generate(engine, prompt(), GREEDY, 12).ids
+        engine.mode, engine.stamp_every = "persistent", 3
+        engine.request_stamps()
+        session = engine.session()
+        session.prefill(prompt())
+        tokens = list(session.generate(GREEDY, 12, ignore_eos=True))
+        assert [token.id for token in tokens] == expected
+        assert {(token.timing.mode, token.timing.measured_by) for token in tokens[1:]} == {("persistent", "clean")}
+
+
 @pytest.mark.parametrize(("build", "reason"), [
     ({}, "made for GPUs"),
     ({"row_kernels": False, "binding": "descriptors"}, "the descriptor build"),
