@@ -233,7 +233,8 @@ class Persistent:
                 if check(device, memory, kernels, twin) is None:
                     walker = twin
         else:
-            _, walker = build(most_workgroups(device, memory, build))
+            known = max((each.resident.workgroups for each in self._walkers.values()), default=None)
+            _, walker = build(most_workgroups(device, memory, build, known))
         self._walkers[passes, labels, stamped] = walker
         return walker
 

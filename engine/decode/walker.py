@@ -76,9 +76,15 @@ class Walker:
         return op
 
 
-def most_workgroups(device: Device, memory: Memory, build: Callable[[int], tuple[ResidentKernels, Walker]]) -> int:
+def most_workgroups(
+    device: Device,
+    memory: Memory,
+    build: Callable[[int], tuple[ResidentKernels, Walker]],
+    most: int | None = None,
+) -> int:
     """How many workgroups of a walker run at the same time, as its test shows; ``build`` makes it for a number.
 
+    ``most``: of a walker like it, if that is known: more are not tried, since each try compiles a kernel.
     Raise EngineError where not even one passes.
     """
     if device.multiprocessors:
@@ -86,7 +92,7 @@ def most_workgroups(device: Device, memory: Memory, build: Callable[[int], tuple
     elif device.is_cpu:
         candidates = [1]  # a workgroup that waits would take the time of the one it waits for
     else:
-        candidates = [1 << power for power in range(9, -1, -1)]
+        candidates = [1 << power for power in range(9, -1, -1) if most is None or 1 << power <= most]
     problem = None
     for count in candidates:
         resident_kernels, walker = build(count)

@@ -7,6 +7,8 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,6 +75,35 @@ def test_the_check_tells_workgroups_that_do_not_all_run(monkeypatch: pytest.Monk
         )
         with pytest.raises(EngineError, match="do not all run at the same time"):
             most_workgroups(gpu.device, gpu.memory, lambda count: checking(gpu, count + 1))
+
+
+def test_how_many_workgroups_run_is_searched_once(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver does not tell: each try compiles a kernel, and a flip of fusion has to wait for it."""
+    tried: list[int] = []
+
+    def build(count: int) -> Any:
+        tried.append(count)
+        return None, None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(walker, "check", lambda *_: None if tried[-1] <= 64 else "too many")
+        device: Any = SimpleNamespace(multiprocessors=None, is_cpu=False)
+        memory: Any = None
+        assert most_workgroups(device, memory, build) == 64 and tried == [512, 256, 128, 64]
+        tried.clear()
+        assert most_workgroups(device, memory, build, most=64) == 64 and tried == [64]
+    known: list[int | None] = []
+
+    def counted(*args: Any) -> int:
+        known.append(args[3])
+        return most_workgroups(*args)
+
+    monkeypatch.setattr(persistent, "most_workgroups", counted)
+    with Engine.open(tiny_path, context=64, row_kernels=False) as engine:
+        take_mode(engine, "persistent")
+        for engine.fusion in (FUSION_PASSES, ()):
+            generate(engine, prompt(), GREEDY, 3)
+    assert known[0] is None and known[1] is not None and len(known) == 2
 
 
 def test_the_check_tells_data_that_does_not_cross(monkeypatch: pytest.MonkeyPatch) -> None:
