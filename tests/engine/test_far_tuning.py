@@ -92,12 +92,17 @@ def test_nothing_is_measured_where_only_the_head_is_divided_otherwise(kept_tunin
     assert tuner.used.origin == "remembered"
 
 
+def choose_without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a first start finds best for short contexts."""
+    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: Tuned(other_tuning(device.subgroup_size), {}))
+    monkeypatch.setattr(RowTrials, "times_us", lambda *_, **__: {})
+
+
 def test_a_long_context_is_divided_by_its_own_measurement(
     one_layer_path: Path, kept_tunings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond 512 tokens, at the first start and when it is remembered; and no id changes by it."""
-    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: Tuned(other_tuning(device.subgroup_size), {}))
-    monkeypatch.setattr(RowTrials, "times_us", lambda *_, **__: {})
+    choose_without_trials(monkeypatch)
     positions = []
     usual_least_us = Instruments.least_us
 
@@ -144,8 +149,7 @@ def test_a_long_context_is_divided_by_its_own_measurement(
 def test_a_wait_in_vain_at_a_long_context_leaves_what_was_measured_before(
     one_layer_path: Path, kept_tunings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: Tuned(other_tuning(device.subgroup_size), {}))
-    monkeypatch.setattr(RowTrials, "times_us", lambda *_, **__: {})
+    choose_without_trials(monkeypatch)
     positions = []
 
     def least_us(self: Instruments, programs: list[Any], position: int = 0, barriers: str = "needed") -> list[float]:

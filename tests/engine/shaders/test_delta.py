@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,6 +158,11 @@ def test_a_chunk_is_the_definition(gpu: Gpu, sizes: tuple[int, int, int]) -> Non
         np.testing.assert_array_equal(ring[token % 4], layer.inputs[0][token])
 
 
+def assert_same_state(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
 def test_no_cut_changes_a_bit(gpu: Gpu, sizes: tuple[int, int, int]) -> None:
     layer = random_layer(*sizes)
@@ -168,8 +173,7 @@ def test_no_cut_changes_a_bit(gpu: Gpu, sizes: tuple[int, int, int]) -> None:
         found = [run.feed(start, end) for start, end in zip([0, *cuts], [*cuts, TOKENS], strict=True)]
         for parts, all_at_once in zip(zip(*found, strict=True), expected, strict=True):
             np.testing.assert_array_equal(np.concatenate(parts), all_at_once)
-        for one, other in zip(run.state(), whole.state(), strict=True):
-            np.testing.assert_array_equal(one, other)
+        assert_same_state(run.state(), whole.state())
 
 
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
@@ -203,11 +207,9 @@ def test_resident_workgroups_give_the_bits_of_three_dispatches(
         expected = separate.feed(token, token + 1)[2]
         np.testing.assert_array_equal(joined.feed(token, token + 1, fused=True, group=group)[2], expected)
     before = separate.state()
-    for one, other in zip(joined.state(), before, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_state(joined.state(), before)
     joined.feed(5, 6, fused=True, done=True, group=group)
-    for one, other in zip(joined.state(), before, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_state(joined.state(), before)
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -218,8 +220,7 @@ def test_a_token_behind_an_end_token_leaves_the_state(gpu: Gpu, fused: bool) -> 
     run.feed(0, 6)
     before = run.state()
     run.feed(6, 7, fused, done=True)
-    for one, other in zip(run.state(), before, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_state(run.state(), before)
 
 
 def test_the_first_token_reads_no_state(gpu: Gpu) -> None:
