@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 
 import pytest
 
@@ -116,8 +117,13 @@ def test_timing_accounts_for_the_token(engine):
         assert timing.gpu_total_us > 0 and timing.gpu_idle_before_us > 0 and timing.record_us > 0
         steps = ("build", "record", "patch", "submit", "wait", "readback")
         assert sum(getattr(timing, f"{step}_wall_us") for step in steps) <= timing.period_us
-        assert timing.wait_wall_us + timing.submit_wall_us >= timing.gpu_total_us * 0.5
+        # the GPU works from the submission on: while the host is in submit and wait, or between them, in no step
+        before_and_after = sum(getattr(timing, f"{step}_wall_us") for step in ("build", "record", "patch", "readback"))
+        assert timing.gpu_total_us + before_and_after <= timing.period_us * 1.01
         assert timing.dispatches > timing.barrier_count > 0
+    # of all tokens, since the host may be kept from any one of them
+    shares = [(timing.wait_wall_us + timing.submit_wall_us) / timing.gpu_total_us for timing in timings[1:]]
+    assert statistics.median(shares) >= 0.5
     stamped = [timing for timing in timings if timing.measured_by == "twin"]
     assert [timing.index for timing in stamped] == [1, 15]
     assert [timing.position for timing in timings] == list(range(4, 24))
