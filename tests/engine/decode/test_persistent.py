@@ -134,23 +134,26 @@ def one_short(op):  # type: ignore[no-untyped-def]
 
 
 def test_a_wait_in_vain_ends_the_reply_with_one_line_and_leaves_the_engine_usable(
-    engine: Engine, mode: Persistent, monkeypatch: pytest.MonkeyPatch
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = generate(engine, prompt(), GREEDY, 20).ids
-    monkeypatch.setattr(walker, "_PATIENCE", {True: 1 << 12, False: 1 << 12})
-    monkeypatch.setattr(Walker, "op", one_short(Walker.op))
-    engine.barriers = "every"  # a tape of its own
-    session = engine.session()
-    session.prefill(prompt())
-    with pytest.raises(EngineError, match="waited in vain"):
-        list(session.generate(GREEDY, 20, ignore_eos=True))
-    assert mode.in_flight == 0 and session.ids == []
-    engine.mode, engine.barriers = "reuse", "needed"
-    session.prefill(prompt())
-    assert [token.id for token in session.generate(GREEDY, 20, ignore_eos=True)] == expected
-    monkeypatch.undo()
-    engine.mode = "persistent"
-    assert generate(engine, prompt(), GREEDY, 20).ids == expected
+    with Engine.open(tiny_path, context=64, row_kernels=False) as engine:
+        engine.stamp_every = 0
+        take_mode(engine, "persistent")
+        expected = generate(engine, prompt(), GREEDY, 20).ids
+        monkeypatch.setattr(walker, "_PATIENCE", {True: 1 << 12, False: 1 << 12})
+        monkeypatch.setattr(Walker, "op", one_short(Walker.op))
+        engine.barriers = "every"  # a tape of its own
+        session = engine.session()
+        session.prefill(prompt())
+        with pytest.raises(EngineError, match="waited in vain"):
+            list(session.generate(GREEDY, 20, ignore_eos=True))
+        assert engine._runtime.mode("persistent").in_flight == 0 and session.ids == []
+        engine.mode, engine.barriers = "reuse", "needed"
+        session.prefill(prompt())
+        assert [token.id for token in session.generate(GREEDY, 20, ignore_eos=True)] == expected
+        monkeypatch.undo()
+        engine.mode = "persistent"
+        assert generate(engine, prompt(), GREEDY, 20).ids == expected
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=1.1, top_p=0.97, repeat_penalty=1.1, seed=5)])
