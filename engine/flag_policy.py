@@ -60,6 +60,10 @@ class FlagPolicy:
         """
         return waits_in_memory(settings.mode, settings.barriers) and self._prepare(settings.passes)
 
+    def forget(self) -> None:
+        """A token's kernels are others now: build anew what they wait by."""
+        self._prepared.clear()
+
     def problem(self, mode: Mode | None = None) -> str | None:
         """What to tell the user where kernels waited in vain since the last call; None: they did not.
 

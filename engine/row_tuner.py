@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Literal
 
 from engine.decode.program import DecodeProgram
 from engine.errors import EngineError
 from engine.profile.choose import choice_key
 from engine.profile.remembered_tuning import VERSION, remember, remembered
-from engine.profile.row_trials import Limits, RowTrials, workloads
-from engine.profile.tune import Times, Trial, tune
+from engine.profile.row_trials import LeastUs, Record, RowTrials, workloads
+from engine.profile.tune import Limits, tune
 from engine.program.operands import Weight
 from engine.program.row_choices import RowDevice
-from engine.program.tuning import UNTUNED, Division, Matrix, RowTuning
+from engine.program.tuning import Division, Matrix, RowTuning
 from engine.progress import Progress
 from engine.vulkan.pipelines import Kernels, KernelSet, Retuned
 
@@ -50,8 +49,7 @@ def _unless_off() -> bool:
 class RowTuner:
     """Sets the ``tuning`` of a device's kernels, and tells it in ``used``.
 
-    ``far``: the kernels for long contexts, if their rows are to be divided otherwise. After a measurement ``times``, us
-    an op, are those of all that was tried, and ``token_us`` a token's as usual and as tuned.
+    ``far``: the kernels for long contexts, if their rows are to be divided otherwise.
     """
 
     def __init__(self, kernels: Kernels, wanted: bool | None, facts: Sequence[object]) -> None:
@@ -70,21 +68,20 @@ class RowTuner:
         self.is_due = wanted and not device.row_kernels
         self.used = Tuning("usual")
         self.far: KernelSet | None = None
-        self.times: Times = {}
-        self.token_us: tuple[float, ...] = ()
         if self.is_due and (found := remembered(self._key, self._limits)) is not None:
             self._take(found, "remembered")
 
     def measure(
         self,
-        build: Callable[[], DecodeProgram],
-        least_us: Callable[[Sequence[DecodeProgram]], list[float]],
+        program: DecodeProgram,
+        record: Record,
+        least_us: LeastUs,
         weights: Sequence[Weight],
         progress: Progress,
     ) -> None:
-        """Try, keep and use what is best for a token of the program that ``build`` makes; nothing may be in flight.
+        """Try, keep and use what makes a token of ``program`` fastest; nothing may be in flight.
 
-        ``least_us`` times whole programs: by that a tuning stays that makes a token faster, and by nothing less. It
+        The program is divided as usual; ``record`` says how it is recorded, ``least_us`` times such recordings. It
         takes some seconds. ``weights`` are the program's; they forget what they had planned.
         """
         built = 0
@@ -95,18 +92,10 @@ class RowTuner:
             progress("tuning", built, LIMITS.kernels)
 
         progress("tuning", 0, LIMITS.kernels)
-        usual = build()
-        works = workloads(usual.ops, weights)
-        least_us([usual])  # so that what its ops read is what a token leaves there
-        with RowTrials(self._kernels, works, LIMITS) as trials:
-            trial: Trial = partial(trials.times_us, built=count)
-            tuning, self.times = tune(works, self._limits, trial, LIMITS.kernels)
+        works = workloads(program.ops, weights)
+        with RowTrials(self._kernels, program, works, record, least_us, count) as trials:
+            tuning = tune(works, self._limits, trials, LIMITS)
         self._take(tuning, "measured", weights)
-        if tuning != UNTUNED:
-            self.token_us = tuple(least_us([usual, build()]))
-            if self.token_us[1] >= self.token_us[0]:
-                tuning = UNTUNED
-                self._take(tuning, "measured", weights)
         progress("tuning", LIMITS.kernels, LIMITS.kernels)
         remember(self._key, tuning)
 

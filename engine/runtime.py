@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from threading import Event, Thread
 
 import numpy as np
@@ -38,6 +36,7 @@ from engine.program.op import Op
 from engine.program.resident import ResidentKernels
 from engine.program.schedule import FLAGS, NEEDED
 from engine.progress import Progress
+from engine.row_measurement import RowMeasurement
 from engine.row_tuner import RowTuner
 from engine.setup import allocate_buffers, decode_builder, kernel_jobs, sampler
 from engine.snapshots import SnapshotStore
@@ -49,7 +48,6 @@ from engine.weights.load import TensorSpec, load
 from engine.weights.source import ModelSource
 
 _STAMP_EVERY = 16
-_FAR_POSITION = 4000  # at which rows are divided for long contexts, if the context has so many tokens
 
 
 class Runtime:
@@ -156,12 +154,6 @@ class Runtime:
         memory.write(self._slot.step, np.frombuffer(pack_step(Sampling(temperature=0.0)), np.uint8))
         memory.flush()
         self.offered_passes = lowering.passes
-        if self.tuner.is_due:
-            settings = Settings("reuse", self.offered_passes, NEEDED)
-            build = partial(builder.build, builder.bucket(0), settings, self._slot)
-            self.tuner.measure(build, self.instruments.least_us, weights.all_matrices(), progress)
-            jobs = prepare_kernels(kernels)
-        self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self.flag_policy = FlagPolicy(
             device,
             memory,
@@ -171,16 +163,24 @@ class Runtime:
             self._decode_ops,
             lambda settings: self.instruments.run_once(settings, self._slot),
         )
+        rows = RowMeasurement(
+            self.tuner,
+            builder,
+            lowering,
+            self.instruments,
+            waits,
+            self.flag_policy,
+            self._slot,
+            weights.all_matrices(),
+        )
+        if self.tuner.is_due:
+            rows.near(progress)
+            jobs = prepare_kernels(kernels)
+        self.passes = self._choose_passes(choice_key(device.info.name, device.info.driver, geometry, jobs), progress)
         self.usual_barriers = self.flag_policy.usual(self.passes)
-        position = min(_FAR_POSITION, self.instruments.last_position)
-        if sees_many(builder.bucket(position)):
-            least_us = partial(self._far_us, lowering, position)
-            with suppress(EngineError):  # a kernel that is refused, or waits in vain, which ends the use of flags
-                self.tuner.measure_far(position, least_us, weights.all_matrices(), progress)
-            if lowering.far is not self.tuner.far:
-                lowering.far = self.tuner.far
-                far_jobs = prepare_far()
-                self.usual_barriers = self.flag_policy.usual(self.passes)
+        if rows.far(self.passes, self.usual_barriers, progress):
+            far_jobs = prepare_far()
+            self.usual_barriers = self.flag_policy.usual(self.passes)
         self._ranges: dict[tuple[int, tuple[str, ...], str], tuple[float, float]] = {}
         self.weight_bytes = sum(self.bytes_by_tensor().values())
         self.stamp_every = _STAMP_EVERY
@@ -295,17 +295,6 @@ class Runtime:
         """Those of the shortest context and of the longest, whose attention may be another build."""
         settings, builder = Settings("reuse", passes, NEEDED), self.builder
         return [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, self._slot).ops]
-
-    def _far_us(self, lowering: Lowering, position: int, sets: Sequence[KernelSet]) -> list[float]:
-        """The shortest times of the token at ``position``, its rows divided as each of ``sets`` says."""
-        settings, bucket = Settings("reuse", self.passes, self.usual_barriers), self.builder.bucket(position)
-        programs = []
-        for kernels in sets:
-            lowering.far = kernels
-            programs.append(self.builder.build(bucket, settings, self._slot))
-        times_us = self.instruments.least_us(programs, position, self.usual_barriers)
-        self.flag_policy.require()
-        return times_us
 
     def _prepare_stamps(self, jobs: list[tuple[str, Defines, bool]]) -> None:
         if self.clock is None:

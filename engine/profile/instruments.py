@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 
-from engine.decode.flags import Flags
+from engine.decode.flags import Flags, Recordable
 from engine.decode.program import DecodeProgram, ProgramBuilder, Settings, Slot
 from engine.profile.bubble_meter import ROUNDS, BubbleMeter
 from engine.profile.bubble_report import BubbleReport
@@ -86,13 +86,17 @@ class Instruments:
     def least_us(self, programs: Sequence[DecodeProgram], position: int = 0, barriers: str = NEEDED) -> list[float]:
         """The shortest GPU time of each of several programs, run in turns, of the token fed at ``position``.
 
-        They were built for ``barriers``. With one there is nothing to compare, and no time is spent on raising clocks.
+        They were built for ``barriers``.
         """
-        rounds = _PROGRAM_ROUNDS._replace(clocks=len(programs) > 1)
+        recordable = [self._flags.recordable(each.ops, each.barriers, barriers) for each in programs]
+        return self.least_recorded_us(recordable, position, _PROGRAM_ROUNDS)
+
+    def least_recorded_us(self, recordable: Sequence[Recordable], position: int, rounds: Rounds) -> list[float]:
+        """The same of what is to be recorded."""
         with ExitStack() as cleanup:
-            recorded = [cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in programs]
-            for commands, program in zip(recorded, programs, strict=True):
-                commands.record_all(*self._flags.recordable(program.ops, program.barriers, barriers))
+            recorded = [cleanup.enter_context(closing(CommandBuffer(self._device))) for _ in recordable]
+            for commands, each in zip(recorded, recordable, strict=True):
+                commands.record_all(*each)
             before = cleanup.enter_context(self._scratch.at(position))
             times = interleaved({str(index): each for index, each in enumerate(recorded)}, before, rounds)
         return [min(each) for each in times.values()]

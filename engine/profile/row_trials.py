@@ -1,37 +1,30 @@
-"""Timing ways to divide a model's matrices: chains of the decode program's own ops, their kernels built otherwise."""
+"""Timing ways to divide a model's matrices: whole tokens of a decode program, some row kernels built otherwise."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from math import inf
 from time import perf_counter
 from typing import NamedTuple, Self
 
+from engine.decode.flags import Recordable
+from engine.decode.program import DecodeProgram
 from engine.errors import EngineError
 from engine.program.matrix_kernels import ROW_DEFINES, row_defines
 from engine.program.op import Op
 from engine.program.operands import Weight
 from engine.program.row_choices import Choice
 from engine.program.tuning import ROW_KERNELS, Matrix
-from engine.vulkan.commands import CommandBuffer
+from engine.vulkan.device import Device
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 
-_CHAIN_BYTES = 192 << 20  # longer ones tell nothing new
-_QUEUED = 8  # chains, so that a GPU never waits for the host
-_LEAST_ROUNDS, _MOST_ROUNDS = 3, 20
-_Built = dict[tuple[object, ...], Kernel]
-
-
-class Limits(NamedTuple):
-    """What a measurement may take: kernels in all, and seconds for each time that choices are timed."""
-
-    kernels: int = 60
-    build_s: float = 3.0
-    clocks_s: float = 0.5  # an H200 that stood idle raises its clocks after 0.2 to 0.35 s of work
-    run_s: float = 0.7
+_COLD_S = 0.2  # without work, after which a GPU's clocks may have come down
+# how ops and barriers are recorded; the shortest GPU times of such recordings, us, after raising clocks or not
+Record = Callable[[Sequence[Op], Sequence[bool]], Recordable]
+LeastUs = Callable[[Sequence[Recordable], bool], list[float]]
+Changes = Mapping[Matrix, Choice]  # of a token's matrices those that are divided otherwise than the program has them
 
 
 class Workload(NamedTuple):
@@ -58,14 +51,31 @@ def workloads(ops: Iterable[Op], weights: Iterable[Weight]) -> list[Workload]:
 
 
 class RowTrials:
-    """Times choices on a device; nothing else may be in flight. It writes what the model's ops write."""
+    """Times tokens on a device; nothing else may be in flight.
 
-    def __init__(self, kernels: Kernels, works: Sequence[Workload], limits: Limits) -> None:
-        """``kernels`` are those that the ops of ``works`` run by: what is built besides is gone after ``close``."""
-        self._device, self._limits = kernels.device, limits
-        self._works = {work.matrix: work for work in works}
+    ``works`` are those of ``program``, which is recorded as ``record`` says and timed by ``least_us``; ``kernels`` are
+    those that its ops run by. What is built besides is gone after ``close``.
+    """
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        program: DecodeProgram,
+        works: Sequence[Workload],
+        record: Record,
+        least_us: LeastUs,
+        built: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``built`` is called after each kernel."""
+        self._device: Device = kernels.device
+        self._program, self._works = program, {work.matrix: work for work in works}
+        self._record, self._least_us, self._built = record, least_us, built
+        self._waiting = record(program.ops, program.barriers)[0]  # the same ops, by the kernels that are recorded
+        self._places = {id(op): index for index, op in enumerate(program.ops)}
         self._kernels = Kernels(kernels.device, keep=False)
         self._kernels.base = dict(kernels.base)
+        self._found: dict[tuple[object, ...], Kernel] = {}
+        self._busy_until = -inf
 
     def __enter__(self) -> Self:
         return self
@@ -78,56 +88,19 @@ class RowTrials:
         self._device.wait_idle()
         self._kernels.close()
 
-    def times_us(self, choices: Sequence[Choice], built: Callable[[], None] = lambda: None) -> dict[Choice, float]:
-        """The shortest GPU time of an op by each choice, without those that could not be built (in time).
+    def build(self, choices: Iterable[Choice], seconds: float) -> None:
+        """Build what ``choices`` need, in their order; none is begun after ``seconds``.
 
-        Choices are built in their order, with ``built`` called after each kernel, then run in turns. Each dispatch of
-        a chain waits for the one before and has another layer's weights; between two chains over the same weights come
-        those of the model's other matrices, as in a token, so that no cache is warmer than it is there.
+        What the driver refuses, or there was no time for, no token is timed with.
         """
-        kernels = self._build(choices, built)
-        with ExitStack() as cleanup:
-            chains: dict[Matrix, list[_Chain]] = {}
-            for choice in choices:
-                ops = self._ops(choice, kernels)
-                if ops:
-                    commands = cleanup.enter_context(closing(CommandBuffer(self._device)))
-                    commands.record_all(ops, [True] * len(ops))
-                    chains.setdefault(choice.matrix, []).append(_Chain(choice, commands, len(ops)))
-            if not chains:
-                return {}
-            return self._least_us(list(chains.values()))
-
-    def _ops(self, choice: Choice, kernels: _Built) -> list[Op]:
-        """As many ops as make a chain, by the choice's kernels; none where one of these is missing."""
-        ops: list[Op] = []
-        total = 0
-        for op in self._works[choice.matrix].ops:
-            defines = self._defines(op, choice)
-            kernel = op.kernel if defines == op.kernel.defines else kernels.get(_key(op.kernel.name, defines))
-            if kernel is None:
-                return []
-            other = op.with_kernel(kernel, op.push)
-            other.groups = (choice.division.workgroups, 1, 1)
-            ops.append(other)
-            total += op.bytes_moved
-            if total >= _CHAIN_BYTES:
-                break
-        return ops
-
-    def _defines(self, op: Op, choice: Choice) -> Defines:
-        (_, type, rows, cols), team, divided = choice
-        kept = {name: value for name, value in op.kernel.defines.items() if name not in ROW_DEFINES}
-        return kept | row_defines(type, rows, cols, team, divided, self._device.shared_bytes)
-
-    def _build(self, choices: Sequence[Choice], built: Callable[[], None]) -> _Built:
         jobs: dict[tuple[object, ...], tuple[str, Defines]] = {}
         for choice in choices:
             for op in self._works[choice.matrix].ops:
-                defines = self._defines(op, choice)
-                if defines != op.kernel.defines:
-                    jobs[_key(op.kernel.name, defines)] = op.kernel.name, defines
-        deadline = perf_counter() + self._limits.build_s
+                usual = self._waiting_op(op).kernel
+                defines = self._defines(usual, choice)
+                if defines != usual.defines and _key(usual.name, defines) not in self._found:
+                    jobs[_key(usual.name, defines)] = usual.name, defines
+        deadline = perf_counter() + seconds
 
         def build(job: tuple[str, Defines]) -> Kernel | None:
             if perf_counter() > deadline:
@@ -137,55 +110,46 @@ class RowTrials:
             except EngineError:  # more than this device's registers or memory allow
                 return None
 
-        kernels: _Built = {}
         with ThreadPoolExecutor(min(8, os.cpu_count() or 2)) as pool:
             for key, kernel in zip(jobs, pool.map(build, jobs.values()), strict=True):
                 if kernel is not None:
-                    kernels[key] = kernel
-                built()
-        return kernels
+                    self._found[key] = kernel
+                self._built()
 
-    def _least_us(self, by_matrix: list[list[_Chain]]) -> dict[Choice, float]:
-        steps = range(max(map(len, by_matrix)))
-        order = [chains[step % len(chains)] for step in steps for chains in by_matrix]
-        queue: deque[_Chain] = deque()
-        gpu = not self._device.is_cpu
+    def token_us(self, tokens: Sequence[Changes]) -> list[float]:
+        """The shortest GPU time of the program's token with each of these changes; inf where a kernel is missing."""
+        recorded = [self._recorded(changes) for changes in tokens]
+        cold = perf_counter() - self._busy_until > _COLD_S
+        times = iter(self._least_us([each for each in recorded if each is not None], cold))
+        self._busy_until = perf_counter()
+        return [inf if each is None else next(times) for each in recorded]
 
-        def land(times: dict[Choice, float] | None) -> None:
-            chain = queue.popleft()
-            chain.commands.wait()
-            if times is not None:
-                start_ns, end_ns = chain.commands.ticks_ns()
-                elapsed_us = (end_ns - start_ns) / 1e3 / chain.length
-                times[chain.choice] = min(times.get(chain.choice, elapsed_us), elapsed_us)
+    def _recorded(self, changes: Changes) -> Recordable | None:
+        ops = list(self._program.ops)
+        kernels: dict[int, Kernel] = {}
+        for matrix, choice in changes.items():
+            for op in self._works[matrix].ops:
+                usual = self._waiting_op(op).kernel
+                defines = self._defines(usual, choice)
+                kernel = usual if defines == usual.defines else self._found.get(_key(usual.name, defines))
+                if kernel is None:
+                    return None
+                place = self._places[id(op)]
+                kernels[place] = kernel
+                ops[place] = op.with_kernel(op.kernel, op.push)
+                ops[place].groups = (choice.division.workgroups, 1, 1)
+        waiting, barriers = self._record(ops, self._program.barriers)
+        return [
+            op.with_kernel(kernels[index], op.push) if index in kernels else op for index, op in enumerate(waiting)
+        ], barriers
 
-        def run_all(times: dict[Choice, float] | None) -> None:
-            for chain in order:
-                while len(queue) >= (_QUEUED if gpu else 1) or chain in queue:
-                    land(times)
-                chain.commands.submit()
-                queue.append(chain)
-            while queue and times is not None:
-                land(times)
+    def _waiting_op(self, op: Op) -> Op:
+        return self._waiting[self._places[id(op)]]
 
-        started = perf_counter()
-        run_all(None)
-        while gpu and perf_counter() - started < self._limits.clocks_s:
-            run_all(None)
-        while queue:
-            land(None)
-        times: dict[Choice, float] = {}
-        started, rounds = perf_counter(), 0
-        while rounds < _LEAST_ROUNDS or (rounds < _MOST_ROUNDS and perf_counter() - started < self._limits.run_s):
-            run_all(times)
-            rounds += 1
-        return times
-
-
-class _Chain(NamedTuple):
-    choice: Choice
-    commands: CommandBuffer
-    length: int  # dispatches
+    def _defines(self, usual: Kernel, choice: Choice) -> Defines:
+        (_, type, rows, cols), team, divided = choice
+        kept = {name: value for name, value in usual.defines.items() if name not in ROW_DEFINES}
+        return kept | row_defines(type, rows, cols, team, divided, self._device.shared_bytes)
 
 
 def _key(name: str, defines: Mapping[str, str | int]) -> tuple[object, ...]:

@@ -1,175 +1,115 @@
-"""Which division of rows is best on this device for a model's matrices, by trial.
+"""Which division of rows is best on this device for a model's matrices, by trials of whole tokens.
 
-Lanes are part of a row's arithmetic, so all matrices of one type and as many columns share them, and are judged
-together. What is left as usual needs no trial: another choice must be clearly faster.
+Only a token's time tells: under barriers ``flags`` a kernel begins while the one before still runs, and what is
+fastest by itself may leave the others less room. Lanes are part of a row's arithmetic, so all matrices of one type and
+as many columns share them. One change is tried after another, each on top of what was found better before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf, log2
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, Protocol
 
 from gguf.constants import GGMLQuantizationType
 
-from engine.profile.row_trials import Workload
+from engine.profile.row_trials import Changes, Workload
 from engine.program.row_choices import Choice, RowDevice, divisions, lane_choices, usual
-from engine.program.tuning import Division, Matrix, RowTuning
+from engine.program.tuning import Matrix, RowTuning
 
-_CLEARLY = 0.97  # a difference below 3% is noise
-_FOR_LANES = 0.6  # of the kernels that may be built
-_INVOCATIONS = 512  # a workgroup: with one of these a multiprocessor an H200 makes x ready only once
+_FASTER = 0.998  # of a token's time, twice: a smaller difference is noise
+_FOR_LANES = 0.3  # of the kernels that may be built
 _Group = tuple[GGMLQuantizationType, int]  # type, cols
-Times = Mapping[Choice, float]
-# times choices, without those that it could not; us an op
-Trial = Callable[[Sequence[Choice]], Times]
 
 
-class Tuned(NamedTuple):
-    """What was found best, and ``times``, us an op, of all that was tried, as last timed."""
+class Limits(NamedTuple):
+    """What a measurement may take: kernels, and seconds in which they begin to be built."""
 
-    tuning: RowTuning
-    times: Times
+    kernels: int = 100
+    build_s: float = 8.0
 
 
-def tune(works: Sequence[Workload], device: RowDevice, trial: Trial, most_kernels: int) -> Tuned:
-    """Choose by at most two calls of ``trial``, which may have to build ``most_kernels`` in all.
+class Trials(Protocol):
+    """See engine.profile.row_trials."""
 
-    First the lanes, each with up to three divisions; then, with the lanes that were best, the other divisions,
-    beside the usual ones once more. ``works``: those with the most bytes first; what there are no kernels left for
-    stays as usual.
+    def build(self, choices: Iterable[Choice], seconds: float) -> None:
+        """Build what these choices need, as far as there is time."""
+
+    def token_us(self, tokens: Sequence[Changes]) -> list[float]:
+        """A token's time with each of these changes; inf where it cannot be had."""
+
+
+def tune(works: Sequence[Workload], device: RowDevice, trials: Trials, limits: Limits) -> RowTuning:
+    """Choose lanes, then divisions.
+
+    ``works``: those with the most bytes first. Where they need more kernels than there may be, the last stay as usual.
     """
-    groups = _grouped(works)
-    first = _lane_trials(groups, device, int(most_kernels * _FOR_LANES))
-    times = dict(trial(first)) if first else {}
-    teams = {group: _best_team(members, device, times) for group, members in groups.items()}
-    second = _division_trials(works, teams, device, times, most_kernels - len({choice.kernel for choice in first}))
-    again = trial(second)
-    tuning = _decide(groups, teams, device, again)
-    return Tuned(tuning, {**times, **again})
-
-
-def _grouped(works: Sequence[Workload]) -> dict[_Group, list[Workload]]:
-    groups: dict[_Group, list[Workload]] = {}
+    groups: dict[_Group, list[Matrix]] = {}
     for work in works:
-        groups.setdefault((work.matrix.type, work.matrix.cols), []).append(work)
-    return groups
+        groups.setdefault((work.matrix.type, work.matrix.cols), []).append(work.matrix)
+    by_lanes = _other_lanes(groups, device, int(limits.kernels * _FOR_LANES))
+    allowed = limits.kernels - len({choice.kernel for choice in _choices(by_lanes)})
+    by_division = _other_divisions([work.matrix for work in works], {}, device, allowed)
+    trials.build((*_choices(by_lanes), *_choices(by_division)), limits.build_s)
+    best: Changes = {}
+    for alternatives in by_lanes:
+        best = _better(best, alternatives, trials)
+    if best:
+        by_division = _other_divisions([work.matrix for work in works], best, device, allowed)
+        trials.build(_choices(by_division), limits.build_s)
+    for alternatives in by_division:
+        best = _better(best, alternatives, trials)
+    if best:
+        usual_us, best_us = trials.token_us([{}, best])
+        best = best if best_us < usual_us else {}
+    return _tuning(best, device)
 
 
-def _lane_trials(groups: Mapping[_Group, list[Workload]], device: RowDevice, most_kernels: int) -> list[Choice]:
-    """All lanes of each group, those with the most bytes first, as long as they are not too many kernels."""
-    found: list[list[Choice]] = []
-    by_bytes = sorted(groups.items(), key=lambda item: sum(work.bytes for work in item[1]), reverse=True)
-    for group, members in by_bytes:
-        teams = lane_choices(*group, device)
-        wanted = [_few(work.matrix, team, device) for team in teams for work in members]
-        for some in (wanted, [few[:1] for few in wanted]):
-            if len(teams) > 1 and sum(map(len, (*found, *some))) <= most_kernels:
-                found += some
-                break
-    # the usual ones first: the time to build may end before the kernels do
-    return [few[0] for few in found] + [choice for few in found for choice in few[1:]]
+def _other_lanes(groups: Mapping[_Group, Sequence[Matrix]], device: RowDevice, allowed: int) -> list[list[Changes]]:
+    """For each group all its matrices with other lanes, as long as they are not too many kernels."""
+    found: list[list[Changes]] = []
+    for group, matrices in groups.items():
+        _, *others = lane_choices(*group, device)
+        allowed -= len(others) * len(matrices)
+        if others and allowed >= 0:
+            found.append([{matrix: usual(matrix, device, team) for matrix in matrices} for team in others])
+    return found
 
 
-def _few(matrix: Matrix, team: int, device: RowDevice) -> list[Choice]:
-    """The usual division, one with twice as many rows at once or else half, and one with _INVOCATIONS a workgroup."""
-    first, *others = divisions(matrix, team, device)
-    rows, teams, _ = first.division
-    by_rows: dict[int, list[Choice]] = {}
-    for choice in others:
-        by_rows.setdefault(choice.division.rows, []).append(choice)
-
-    def nearest(choices: list[Choice], wanted: int) -> list[Choice]:
-        ordered = sorted(choices, key=lambda choice: abs(log2(choice.division.teams / wanted)))
-        return ordered[:1]
-
-    found = [first, *nearest(by_rows.get(rows * 2) or by_rows.get(rows // 2, []), teams)]
-    wanted = max(1, _INVOCATIONS // team)
-    return found if wanted == teams else found + nearest(by_rows.get(rows, []), wanted)
+def _other_divisions(matrices: Sequence[Matrix], best: Changes, device: RowDevice, allowed: int) -> list[list[Changes]]:
+    """For each matrix its other divisions, with the lanes that it has in ``best``."""
+    found: list[list[Changes]] = []
+    for matrix in matrices:
+        known = best.get(matrix) or usual(matrix, device)
+        choices = [choice for choice in divisions(matrix, known.lanes, device) if choice != known]
+        allowed -= len({choice.kernel for choice in choices})
+        if choices and allowed >= 0:
+            found.append([{matrix: choice} for choice in choices])
+    return found
 
 
-def _best_team(members: Sequence[Workload], device: RowDevice, times: Times) -> int:
-    """The lanes with which a group's matrices take least; the usual ones unless others are clearly better."""
-    first = usual(members[0].matrix, device).lanes
-    costs: dict[int, float] = {}
-    for team in {choice.lanes for choice in times if choice.matrix == members[0].matrix}:
-        costs[team] = sum(len(work.ops) * _least(work.matrix, team, times) for work in members)
-    best = min(costs, key=lambda team: costs[team], default=first)
-    return best if costs and costs[best] < _CLEARLY * costs.get(first, inf) else first
+def _choices(alternatives: Iterable[Iterable[Changes]]) -> list[Choice]:
+    return [choice for changes in chain.from_iterable(alternatives) for choice in changes.values()]
 
 
-def _least(matrix: Matrix, team: int, times: Times) -> float:
-    return min((times[choice] for choice in _tried(matrix, team, times)), default=inf)
+def _better(current: Changes, alternatives: Sequence[Changes], trials: Trials) -> Changes:
+    """``current`` with the best of these on top, if a token is faster by it in both of two trials."""
+    tokens = [current, *({**current, **changes} for changes in alternatives)]
+    times_us = trials.token_us(tokens)
+    best = min(range(len(tokens)), key=times_us.__getitem__)
+    if times_us[best] >= _FASTER * times_us[0]:
+        return current
+    current_us, best_us = trials.token_us([current, tokens[best]])
+    return tokens[best] if best_us < _FASTER * current_us else current
 
 
-def _tried(matrix: Matrix, team: int, times: Times) -> list[Choice]:
-    return [choice for choice in times if choice.matrix == matrix and choice.lanes == team]
-
-
-def _division_trials(
-    works: Sequence[Workload], teams: Mapping[_Group, int], device: RowDevice, times: Times, most_kernels: int
-) -> list[Choice]:
-    """What a decision needs, then divisions of each matrix in turn, the nearest to the best one so far first."""
-    found: dict[Choice, None] = {}
-    further: list[Iterator[list[Choice]]] = []
-    for work in works:
-        matrix = work.matrix
-        team = teams[matrix.type, matrix.cols]
-        known = usual(matrix, device)
-        best = {known.lanes: known, team: usual(matrix, device, team)}
-        found |= dict.fromkeys(best.values())
-        for lanes in best:
-            best[lanes] = min(_tried(matrix, lanes, times), key=lambda choice: times[choice], default=best[lanes])
-        found |= dict.fromkeys(best.values())
-        further.append(_by_kernel(divisions(matrix, team, device), best[team]))
-    kernels = {choice.kernel for choice in (*found, *times)}
-    built = len(kernels)
-    while further:
-        for source in tuple(further):
-            more = next(source, None)
-            if more is None:
-                further.remove(source)
-                continue
-            kernels.add(more[0].kernel)
-            if len(kernels) - built > most_kernels:
-                return list(found)
-            found |= dict.fromkeys(more)
-    return list(found)
-
-
-def _by_kernel(choices: Sequence[Choice], best: Choice) -> Iterator[list[Choice]]:
-    """Choices that share a kernel together, the nearest to ``best`` first."""
-    kernels: dict[tuple[object, ...], list[Choice]] = {}
-    for choice in choices:
-        kernels.setdefault(choice.kernel, []).append(choice)
-
-    def distance(same: list[Choice]) -> float:
-        (rows, teams, _), (best_rows, best_teams, _) = same[0].division, best.division
-        return abs(log2(rows / best_rows)) + abs(log2(teams / best_teams))
-
-    return iter(sorted(kernels.values(), key=distance))
-
-
-def _decide(
-    groups: Mapping[_Group, list[Workload]], teams: Mapping[_Group, int], device: RowDevice, times: Times
-) -> RowTuning:
-    """By the last times alone: the first ones, which named the lanes, would otherwise count for them twice."""
-    lanes: dict[_Group, int] = {}
-    found: dict[Matrix, Division] = {}
-    for group, members in groups.items():
-        first, team = usual(members[0].matrix, device).lanes, teams[group]
-        if team != first:
-            costs = [
-                sum(len(work.ops) * _least(work.matrix, each, times) for work in members) for each in (team, first)
-            ]
-            if costs[0] < _CLEARLY * costs[1] < inf:
-                lanes[group] = team
-            else:
-                team = first
-        for work in members:
-            tried = _tried(work.matrix, team, times)
-            known = usual(work.matrix, device, team)
-            best = min(tried, key=lambda choice: times[choice], default=known)
-            if times.get(best, inf) < _CLEARLY * times.get(known, -inf):
-                found[work.matrix] = best.division
-    return RowTuning(lanes, found)
+def _tuning(changes: Changes, device: RowDevice) -> RowTuning:
+    lanes = {
+        (matrix.type, matrix.cols): choice.lanes
+        for matrix, choice in changes.items()
+        if choice.lanes != usual(matrix, device).lanes
+    }
+    divided = {
+        matrix: choice.division for matrix, choice in changes.items() if choice != usual(matrix, device, choice.lanes)
+    }
+    return RowTuning(lanes, divided)

@@ -24,8 +24,9 @@ from engine.program.tuning import (
 _LANE_FACTORS = (1, 2, 4)  # subgroups that share a row
 _ROWS = (1, 2, 4, 8)
 _MOST_SUMS = 8  # rows of all tensors at once: 16 cost an H200 a fifth, through registers
-_INVOCATIONS = (128, 256, 512, 1024)  # a workgroup
-_TIMES = (1.0, 0.5, 2.0)  # as many workgroups as an H200 holds at once
+_INVOCATIONS = (256, 512, 1024)  # a workgroup
+_LEAST_TEAMS = 4  # each workgroup makes all of x ready
+_TIMES = (1.0, 2.0)  # as many workgroups as an H200 holds at once
 
 
 class RowDevice(NamedTuple):
@@ -75,13 +76,13 @@ def lane_choices(type: GGMLQuantizationType, cols: int, device: RowDevice) -> li
 
 
 def divisions(matrix: Matrix, team: int, device: RowDevice) -> list[Choice]:
-    """Every division of a matrix whose rows ``team`` lanes share, the usual one first."""
+    """The divisions to try of a matrix whose rows ``team`` lanes share, the usual one first."""
     first = usual(matrix, device, team)
     found = {first: None}
     for invocations in _INVOCATIONS:
         for at_once in _ROWS:
             for times in _TIMES:
-                if team <= invocations:
+                if _LEAST_TEAMS * team <= invocations:
                     divided = share_out(matrix.rows, at_once, team, invocations // team, times)
                     found[Choice(matrix, team, divided)] = None
     return [choice for choice in found if choice is first or is_possible(choice, device)]
