@@ -19,7 +19,7 @@ class Rounds(NamedTuple):
 
     On a GPU, unless ``settle`` is False, each run follows one of its own that counts for nothing, as a token follows
     tokens like it: a program whose kernels' code has to be fetched again takes 2% longer on an H200. Of one that takes
-    milliseconds that is little, and it is left out.
+    ten milliseconds that is little, and it is left out.
     """
 
     least: int

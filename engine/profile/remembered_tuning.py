@@ -12,7 +12,7 @@ from engine import disk_cache
 from engine.program.row_choices import Choice, RowDevice, is_possible
 from engine.program.tuning import ROW_KERNELS, Division, Matrix, RowTuning, lanes
 
-VERSION = 4  # of the method: what another one chose is measured anew
+VERSION = 5  # of the method: what another one chose is measured anew
 
 
 def remembered(key: str, device: RowDevice) -> RowTuning | None:

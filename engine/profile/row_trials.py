@@ -16,10 +16,12 @@ from engine.program.matrix_kernels import ROW_DEFINES, row_defines
 from engine.program.op import Op
 from engine.program.operands import Weight
 from engine.program.row_choices import Choice
+from engine.program.sample import pick_of_parts
 from engine.program.tuning import ROW_KERNELS, Matrix
 from engine.vulkan.device import Device
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 
+_HEAD = "head_groups"
 _COLD_S = 0.2  # without work, after which a GPU's clocks may have come down
 # how ops and barriers are recorded; the shortest GPU times of such recordings, us, after raising clocks or not
 Record = Callable[[Sequence[Op], Sequence[bool]], Recordable]
@@ -68,7 +70,7 @@ class RowTrials:
     ) -> None:
         """``built`` is called after each kernel."""
         self._device: Device = kernels.device
-        self._program, self._works = program, {work.matrix: work for work in works}
+        self._program, self._ops = program, {work.matrix: work.ops for work in works}
         self._record, self._least_us, self._built = record, least_us, built
         self._waiting = record(program.ops, program.barriers)[0]  # the same ops, by the kernels that are recorded
         self._places = {id(op): index for index, op in enumerate(program.ops)}
@@ -88,18 +90,16 @@ class RowTrials:
         self._device.wait_idle()
         self._kernels.close()
 
+    def kernels(self, choices: Iterable[Choice]) -> int:
+        """How many ``build`` would build for these."""
+        return len(self._jobs(choices))
+
     def build(self, choices: Iterable[Choice], seconds: float) -> None:
         """Build what ``choices`` need, in their order; none is begun after ``seconds``.
 
         What the driver refuses, or there was no time for, no token is timed with.
         """
-        jobs: dict[tuple[object, ...], tuple[str, Defines]] = {}
-        for choice in choices:
-            for op in self._works[choice.matrix].ops:
-                usual = self._waiting_op(op).kernel
-                defines = self._defines(usual, choice)
-                if defines != usual.defines and _key(usual.name, defines) not in self._found:
-                    jobs[_key(usual.name, defines)] = usual.name, defines
+        jobs = self._jobs(choices)
         deadline = perf_counter() + seconds
 
         def build(job: tuple[str, Defines]) -> Kernel | None:
@@ -124,11 +124,21 @@ class RowTrials:
         self._busy_until = perf_counter()
         return [inf if each is None else next(times) for each in recorded]
 
+    def _jobs(self, choices: Iterable[Choice]) -> dict[tuple[object, ...], tuple[str, Defines]]:
+        jobs: dict[tuple[object, ...], tuple[str, Defines]] = {}
+        for choice in choices:
+            for usual in dict.fromkeys(self._waiting_op(op).kernel for op in self._ops[choice.matrix]):
+                defines = self._defines(usual, choice)
+                key = _key(usual.name, defines)
+                if defines != usual.defines and key not in self._found:
+                    jobs[key] = usual.name, defines
+        return jobs
+
     def _recorded(self, changes: Changes) -> Recordable | None:
         ops = list(self._program.ops)
         kernels: dict[int, Kernel] = {}
         for matrix, choice in changes.items():
-            for op in self._works[matrix].ops:
+            for op in self._ops[matrix]:
                 usual = self._waiting_op(op).kernel
                 defines = self._defines(usual, choice)
                 kernel = usual if defines == usual.defines else self._found.get(_key(usual.name, defines))
@@ -138,6 +148,8 @@ class RowTrials:
                 kernels[place] = kernel
                 ops[place] = op.with_kernel(op.kernel, op.push)
                 ops[place].groups = (choice.division.workgroups, 1, 1)
+                if op.kernel.name == _HEAD:
+                    ops[-1] = pick_of_parts(ops[-1], choice.division.workgroups * choice.division.teams)
         waiting, barriers = self._record(ops, self._program.barriers)
         return [
             op.with_kernel(kernels[index], op.push) if index in kernels else op for index, op in enumerate(waiting)

@@ -7,7 +7,7 @@ as many columns share them. One change is tried after another, each on top of wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -19,11 +19,10 @@ from engine.program.tuning import Matrix, RowTuning
 
 _FASTER = 0.998  # of a token's time, twice: a smaller difference is noise
 _FOR_LANES = 0.3  # of the kernels that may be built
-_Group = tuple[GGMLQuantizationType, int]  # type, cols
 
 
 class Limits(NamedTuple):
-    """What a measurement may take: kernels, and seconds in which they begin to be built."""
+    """What a measurement may take: kernels, and seconds in which those of lanes, then the others, begin to be built."""
 
     kernels: int = 100
     build_s: float = 8.0
@@ -31,6 +30,9 @@ class Limits(NamedTuple):
 
 class Trials(Protocol):
     """See engine.profile.row_trials."""
+
+    def kernels(self, choices: Iterable[Choice]) -> int:
+        """How many would be built for these choices."""
 
     def build(self, choices: Iterable[Choice], seconds: float) -> None:
         """Build what these choices need, as far as there is time."""
@@ -44,19 +46,15 @@ def tune(works: Sequence[Workload], device: RowDevice, trials: Trials, limits: L
 
     ``works``: those with the most bytes first. Where they need more kernels than there may be, the last stay as usual.
     """
-    groups: dict[_Group, list[Matrix]] = {}
-    for work in works:
-        groups.setdefault((work.matrix.type, work.matrix.cols), []).append(work.matrix)
-    by_lanes = _other_lanes(groups, device, int(limits.kernels * _FOR_LANES))
-    allowed = limits.kernels - len({choice.kernel for choice in _choices(by_lanes)})
-    by_division = _other_divisions([work.matrix for work in works], {}, device, allowed)
-    trials.build((*_choices(by_lanes), *_choices(by_division)), limits.build_s)
+    matrices = [work.matrix for work in works]
+    by_lanes = _first(_other_lanes(matrices, device), int(limits.kernels * _FOR_LANES), trials)
+    allowed = limits.kernels - trials.kernels(_choices(by_lanes))
+    trials.build(_choices(by_lanes), limits.build_s)
     best: Changes = {}
     for alternatives in by_lanes:
         best = _better(best, alternatives, trials)
-    if best:
-        by_division = _other_divisions([work.matrix for work in works], best, device, allowed)
-        trials.build(_choices(by_division), limits.build_s)
+    by_division = _first(_other_divisions(matrices, best, device), allowed, trials)
+    trials.build(_choices(by_division), limits.build_s)
     for alternatives in by_division:
         best = _better(best, alternatives, trials)
     if best:
@@ -65,26 +63,31 @@ def tune(works: Sequence[Workload], device: RowDevice, trials: Trials, limits: L
     return _tuning(best, device)
 
 
-def _other_lanes(groups: Mapping[_Group, Sequence[Matrix]], device: RowDevice, allowed: int) -> list[list[Changes]]:
-    """For each group all its matrices with other lanes, as long as they are not too many kernels."""
-    found: list[list[Changes]] = []
-    for group, matrices in groups.items():
+def _other_lanes(matrices: Iterable[Matrix], device: RowDevice) -> Iterator[list[Changes]]:
+    """For each type and width all such matrices with other lanes."""
+    groups: dict[tuple[GGMLQuantizationType, int], list[Matrix]] = {}
+    for matrix in matrices:
+        groups.setdefault((matrix.type, matrix.cols), []).append(matrix)
+    for group, members in groups.items():
         _, *others = lane_choices(*group, device)
-        allowed -= len(others) * len(matrices)
-        if others and allowed >= 0:
-            found.append([{matrix: usual(matrix, device, team) for matrix in matrices} for team in others])
-    return found
+        yield [{matrix: usual(matrix, device, team) for matrix in members} for team in others]
 
 
-def _other_divisions(matrices: Sequence[Matrix], best: Changes, device: RowDevice, allowed: int) -> list[list[Changes]]:
+def _other_divisions(matrices: Iterable[Matrix], best: Changes, device: RowDevice) -> Iterator[list[Changes]]:
     """For each matrix its other divisions, with the lanes that it has in ``best``."""
-    found: list[list[Changes]] = []
     for matrix in matrices:
         known = best.get(matrix) or usual(matrix, device)
-        choices = [choice for choice in divisions(matrix, known.lanes, device) if choice != known]
-        allowed -= len({choice.kernel for choice in choices})
-        if choices and allowed >= 0:
-            found.append([{matrix: choice} for choice in choices])
+        yield [{matrix: choice} for choice in divisions(matrix, known.lanes, device) if choice != known]
+
+
+def _first(each: Iterable[list[Changes]], kernels: int, trials: Trials) -> list[list[Changes]]:
+    """The alternatives of as many from the first on as need no more ``kernels`` together."""
+    found: list[list[Changes]] = []
+    for alternatives in each:
+        if trials.kernels(_choices([*found, alternatives])) > kernels:
+            break
+        if alternatives:
+            found.append(alternatives)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from engine.program.attend_division import attend_lanes
 from engine.program.matrix import head_keys
 from engine.program.nodes import Node
@@ -12,6 +14,7 @@ from engine.vulkan.pipelines import Defines, KernelSet
 
 _GROUP_IDS = 1024  # GROUP_IDS of shaders/include/sample.glsl
 _ONE_GROUP = (1, 1, 1)
+_PARTS = struct.Struct("<II")  # the end of sample_pick's push constants: parts, advance
 
 
 def scratch_bytes(vocab: int) -> int:
@@ -77,6 +80,13 @@ def sample(
             parts * 8,
         ),
     ]
+
+
+def pick_of_parts(pick: Op, parts: int) -> Op:
+    """``sample``'s last op behind an LM head that is divided into so many parts."""
+    end = len(pick.push) - _PARTS.size
+    _, advance = _PARTS.unpack_from(pick.push, end)
+    return pick.with_kernel(pick.kernel, pick.push[:end] + _PARTS.pack(parts, advance))
 
 
 def _part_ids(kernels: KernelSet) -> int:

@@ -24,6 +24,7 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(interleave, "run_us", run_us)
     monkeypatch.setattr(interleave, "_CLOCKS_SECONDS", 0.01)
+    monkeypatch.setattr(interleave, "_LONG_US", float("inf"))
     return ran
 
 
@@ -40,6 +41,14 @@ def test_the_first_variant_raises_the_clocks_and_counts_for_nothing(runs):
     assert "".join(runs).lstrip("A") == turns and len(runs) > len(turns)
     assert seen == ["b", "a", "a", "b", "b", "a"]
     assert [len(values) for values in times.values()] == [2, 2]
+
+
+def test_long_runs_follow_each_other_at_once(runs, monkeypatch):
+    """As far as is known from the one before: to settle would take as long again."""
+    monkeypatch.setattr(interleave, "_LONG_US", 5.0)
+    times = interleaved({"a": "A", "b": "B"}, GPU, Rounds(1, 1, 0.0, clocks=False))
+    assert "".join(runs) == "BBAA" + "AABB" + "BA"
+    assert times == {"a": [6.0, 10.0], "b": [8.0, 9.0]}
 
 
 def test_a_recording_that_serves_once_is_run_once(runs):

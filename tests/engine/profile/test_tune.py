@@ -1,16 +1,17 @@
-"""Which divisions of rows are tried, and which are chosen, by made-up times."""
+"""Which divisions of rows are tried, and which are chosen, by made-up times of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from gguf.constants import GGMLQuantizationType
 
-from engine.profile.row_trials import Workload
-from engine.profile.tune import Times, tune
+from engine.profile.row_trials import Changes, Workload
+from engine.profile.tune import Limits, tune
 from engine.program.row_choices import Choice, RowDevice, divisions, is_possible, lane_choices, usual
 from engine.program.tuning import UNTUNED, Matrix, RowTuning
 
@@ -21,99 +22,165 @@ OUTPUT = Matrix("matvec_groups", T.Q4_0, 4096, 4096)
 GATE_UP = Matrix("gate_up_groups", T.Q4_0, 11008, 4096)
 DOWN = Matrix("matvec_groups", T.Q4_0, 4096, 11008)
 HEAD = Matrix("head_groups", T.Q6_K, 32000, 4096)
-Cost = Callable[[Choice], float]
+LIMITS = Limits(60, 8.0)
+USUAL_US = 1000.0
+Cost = Callable[[Changes], float]  # of a token
 
 
-def work(matrix: Matrix, layers: int = 32, bytes_moved: int = 1 << 20) -> Workload:
-    op: Any = SimpleNamespace(bytes_moved=bytes_moved)
-    return Workload(matrix, [op] * layers)
+def work(matrix: Matrix) -> Workload:
+    op: Any = SimpleNamespace(bytes_moved=1 << 20)
+    return Workload(matrix, [op])
 
 
-MODEL = [work(GATE_UP, 32, 50 << 20), work(QKV, 32, 28 << 20), work(DOWN, 32, 25 << 20), work(HEAD, 1, 100 << 20)]
-MODEL.append(work(OUTPUT, 32, 9 << 20))
+MODEL = [work(matrix) for matrix in (GATE_UP, QKV, DOWN, HEAD, OUTPUT)]
 
 
 class Bench:
-    """Times choices by ``cost``, and notes what it was asked for."""
+    """Times tokens by costs, the last of which stays, one a call; ``refused`` says what cannot be built."""
 
-    def __init__(self, *costs: Cost) -> None:
-        self.costs, self.asked = list(costs), list[Sequence[Choice]]()
+    def __init__(self, *costs: Cost, refused: Callable[[Choice], bool] = lambda choice: False) -> None:
+        self.costs, self.refused = list(costs), refused
+        self.asked = list[list[Changes]]()
+        self.built = dict[Any, None]()
+        self.lacking = set[Any]()
 
-    def __call__(self, choices: Sequence[Choice]) -> Times:
+    def kernels(self, choices: Iterable[Choice]) -> int:
+        return len({choice.kernel for choice in choices} - self.built.keys() - usual_kernels())
+
+    def build(self, choices: Iterable[Choice], seconds: float) -> None:
+        assert seconds == LIMITS.build_s
+        for choice in choices:
+            if choice.kernel not in usual_kernels():
+                self.built[choice.kernel] = None
+            if self.refused(choice):
+                self.lacking.add(choice.kernel)
+
+    def token_us(self, tokens: Sequence[Changes]) -> list[float]:
         cost = self.costs[min(len(self.asked), len(self.costs) - 1)]
-        self.asked.append(choices)
-        return {choice: cost(choice) for choice in choices}
+        self.asked.append(list(tokens))
+        there = self.built.keys() | usual_kernels()
+        assert all(choice.kernel in there for token in tokens for choice in token.values())
+        return [
+            inf if any(choice.kernel in self.lacking for choice in token.values()) else cost(token) for token in tokens
+        ]
 
 
-def flat(_: Choice) -> float:
-    return 10.0
+def usual_kernels() -> set[Any]:
+    return {usual(one.matrix, DEVICE).kernel for one in MODEL}
+
+
+def flat(_: Changes) -> float:
+    return USUAL_US
+
+
+def gaining(us: Callable[[Choice], float]) -> Cost:
+    """A token that each of its choices makes faster by so much."""
+    return lambda token: USUAL_US - sum(us(choice) for choice in token.values())
+
+
+def tuned(*costs: Cost, works: Sequence[Workload] = MODEL) -> RowTuning:
+    return tune(works, DEVICE, Bench(*costs), LIMITS)
 
 
 def test_what_is_not_clearly_faster_is_left_as_usual() -> None:
-    def cost(choice: Choice) -> float:
-        return 10.0 if choice == usual(choice.matrix, DEVICE) else 9.8
+    def only(us: float) -> Cost:
+        return gaining(lambda choice: us if choice == choices[1] else 0.0)
 
-    assert tune(MODEL, DEVICE, Bench(cost), 60).tuning == UNTUNED
+    choices = divisions(DOWN, usual(DOWN, DEVICE).lanes, DEVICE)
+    assert tuned(only(1.9)) == UNTUNED
+    assert tuned(only(2.1)) == RowTuning({}, {DOWN: choices[1].division})
 
 
-def test_lanes_and_division_that_are_best_are_found_within_the_kernels_allowed() -> None:
-    best = {matrix: divisions(matrix, 32, DEVICE) for matrix in (GATE_UP, QKV, OUTPUT)}
-    wanted = {GATE_UP: (1, 16), QKV: (8, 16), OUTPUT: (2, 8)}  # rows and teams; usual are 2, 4 and 2, and 16
+def test_lanes_and_divisions_that_are_best_are_found() -> None:
+    wanted = {GATE_UP: (1, 16), QKV: (8, 16), OUTPUT: (2, 8)}  # rows and teams
 
-    def cost(choice: Choice) -> float:
-        slow = 8.0 if choice.lanes == 32 or choice.matrix in (HEAD, DOWN) else 10.0
-        rows, invocations = choice.division.rows, choice.division.teams * choice.lanes
-        best_rows, teams = wanted.get(choice.matrix, (rows, 16))
-        return slow + abs(rows - best_rows) * 0.5 + (invocations != teams * 32) * 0.4
+    def gain(choice: Choice) -> float:
+        rows, teams = choice.division.rows, choice.division.teams
+        best_rows, best_teams = wanted.get(choice.matrix, (rows, teams))
+        gained = 40.0 if choice.lanes == 32 and choice.matrix in wanted else 0.0
+        return gained + 10.0 * (rows == best_rows and teams == best_teams)
+
+    bench = Bench(gaining(lambda choice: gain(choice) - 10.0 * (choice.matrix not in wanted)))
+    tuning = tune(MODEL, DEVICE, bench, LIMITS._replace(kernels=200))
+    assert tuning.lanes == {(T.Q4_0, 4096): 32}
+    for matrix, best in wanted.items():
+        found = tuning.divisions.get(matrix) or usual(matrix, DEVICE, 32).division
+        assert (found.rows, found.teams) == best
+    assert tuning.divisions.keys() <= wanted.keys() and len(tuning.divisions) >= 2
+
+
+def test_lanes_are_changed_for_all_matrices_that_share_them_and_judged_by_the_token() -> None:
+    def gain(choice: Choice) -> float:
+        return {QKV: 50.0, OUTPUT: 10.0, GATE_UP: -55.0}.get(choice.matrix, 0.0) if choice.lanes == 32 else 0.0
+
+    bench = Bench(gaining(gain))
+    assert tune(MODEL, DEVICE, bench, LIMITS).lanes == {(T.Q4_0, 4096): 32}
+    assert tuned(gaining(lambda choice: gain(choice) - 10.0 * (choice.matrix == GATE_UP))).lanes == {}
+    for token in (token for tokens in bench.asked for token in tokens):
+        for matrix, choice in token.items():
+            if choice.lanes != usual(matrix, DEVICE).lanes:
+                group = [one.matrix for one in MODEL if one.matrix[1::2] == matrix[1::2]]
+                assert {token[other].lanes for other in group} == {choice.lanes}
+
+
+@pytest.mark.parametrize("second", [flat, gaining(lambda choice: -1.0), gaining(lambda choice: 1.9)])
+def test_a_gain_that_the_second_trial_does_not_show_is_none(second: Cost) -> None:
+    once = gaining(lambda choice: 100.0 if choice.lanes == 32 else 0.0)
+    bench = Bench(once, second, flat)
+    assert tune(MODEL, DEVICE, bench, LIMITS) == UNTUNED
+    (_, *others), (before, after) = bench.asked[:2]
+    assert before == {} and after in others and {choice.lanes for choice in after.values()} == {32}
+
+
+def test_each_change_is_tried_on_top_of_what_was_found_before() -> None:
+    def cost(token: Changes) -> float:
+        changed = token.keys()
+        return USUAL_US - 100.0 * (GATE_UP in changed) - 50.0 * (QKV in changed) + 200.0 * (QKV in changed) * (
+            GATE_UP in changed
+        ) - 30.0 * (DOWN in changed) * (GATE_UP in changed)  # fmt: skip
 
     bench = Bench(cost)
-    tuning = tune(MODEL, DEVICE, bench, 60).tuning
-    assert tuning.lanes == {(T.Q4_0, 4096): 32}
-    for matrix, choices in best.items():
-        found = tuning.divisions[matrix]
-        assert Choice(matrix, 32, found) in choices
-        assert (found.rows, found.teams) == wanted[matrix]
-    kernels = {choice.kernel for choices in bench.asked for choice in choices}
-    assert len(kernels) <= 60 + len(MODEL)  # the usual ones are there before
-    assert len(bench.asked) == 2
+    assert tune(MODEL, DEVICE, bench, LIMITS._replace(kernels=200)).divisions.keys() == {GATE_UP, DOWN}
+    assert tuned(lambda token: USUAL_US - 30.0 * (DOWN in token) * (OUTPUT in token)) == UNTUNED  # DOWN alone is none
+    trials = [tokens for tokens in bench.asked if DOWN not in tokens[0] and any(DOWN in token for token in tokens)]
+    assert [tokens[0].keys() for tokens in trials[:-1]] == [set(), {GATE_UP}, {GATE_UP}]  # lanes, divisions, once more
+    assert all({GATE_UP, DOWN} == token.keys() for tokens in trials[1:-1] for token in tokens[1:])
 
 
-def test_lanes_are_judged_by_all_matrices_that_share_them() -> None:
-    def cost(choice: Choice) -> float:
-        if choice.lanes != 32:
-            return 10.0
-        return {QKV: 5.0, OUTPUT: 9.0, GATE_UP: 15.5}.get(choice.matrix, 10.0)
-
-    assert (T.Q4_0, 4096) in tune([work(QKV), work(OUTPUT)], DEVICE, Bench(cost), 60).tuning.lanes
-    assert tune([work(QKV), work(OUTPUT), work(GATE_UP)], DEVICE, Bench(cost), 60).tuning.lanes == {}
-    few_layers = [work(QKV), work(OUTPUT), work(GATE_UP, 8)]
-    assert tune(few_layers, DEVICE, Bench(cost), 60).tuning.lanes == {(T.Q4_0, 4096): 32}
-
-
-def test_a_gain_that_the_second_trial_does_not_show_is_none() -> None:
-    def once(choice: Choice) -> float:
-        return 5.0 if choice.lanes == 64 else 10.0
-
-    bench = Bench(once, flat)
-    assert tune(MODEL, DEVICE, bench, 60).tuning == UNTUNED
-    assert any(choice.lanes == 64 for choice in bench.asked[1])
+def test_a_choice_that_cannot_be_built_is_not_taken() -> None:
+    cost = gaining(lambda choice: {8: 40.0, 1: 20.0}.get(choice.division.rows, 0.0))
+    assert tuned(cost).divisions[DOWN].rows == 8
+    bench = Bench(cost, refused=lambda choice: choice.division.rows == 8)
+    assert tune(MODEL, DEVICE, bench, LIMITS).divisions[DOWN].rows == 1
+    assert bench.lacking
+    nothing = Bench(cost, refused=lambda choice: choice.kernel not in usual_kernels())
+    tuning = tune(MODEL, DEVICE, nothing, LIMITS)
+    assert tuning.lanes == {}
+    for matrix, division in tuning.divisions.items():
+        assert Choice(matrix, usual(matrix, DEVICE).lanes, division).kernel in usual_kernels()
 
 
-def test_a_choice_that_could_not_be_built_is_not_taken() -> None:
-    def trial(choices: Sequence[Choice]) -> Times:
-        return {choice: 10.0 - choice.division.rows for choice in choices if choice.division.rows < 8}
+@pytest.mark.parametrize("allowed", [0, 3, 20, 30, 100])
+@pytest.mark.parametrize("lanes_gain", [0.0, 50.0])
+def test_kernels_are_as_many_as_allowed_and_those_of_the_most_bytes(allowed: int, lanes_gain: float) -> None:
+    bench = Bench(gaining(lambda choice: lanes_gain if choice.lanes == 32 else 0.0))
+    tune(MODEL, DEVICE, bench, LIMITS._replace(kernels=allowed))
+    assert len(bench.built) <= allowed
+    tried = {matrix for tokens in bench.asked for token in tokens for matrix, choice in token.items()
+             if choice != usual(matrix, DEVICE, choice.lanes)}  # fmt: skip
+    assert tried == {one.matrix for one in MODEL[: len(tried)]}
+    assert (GATE_UP in tried) == (allowed >= 20) and (OUTPUT in tried) == (allowed == 100)
 
-    tuning = tune(MODEL, DEVICE, trial, 60).tuning
-    assert all(division.rows < 8 for division in tuning.divisions.values())
-    assert tune(MODEL, DEVICE, lambda choices: {}, 60).tuning == UNTUNED
 
-
-def test_matrices_that_matter_less_go_without_a_trial_where_kernels_are_few() -> None:
-    bench = Bench(flat)
-    tune(MODEL, DEVICE, bench, 3)
-    asked = [choice for choices in bench.asked for choice in choices]
-    tried = {choice.matrix for choice in asked if choice.kernel != usual(choice.matrix, DEVICE).kernel}
-    assert GATE_UP in tried and OUTPUT not in tried
+def test_all_stays_as_usual_where_the_whole_is_not_faster() -> None:
+    """By drift, or by noise that each change had on its side."""
+    gain = gaining(lambda choice: 10.0)
+    bench = Bench(gain)
+    assert tune(MODEL, DEVICE, bench, LIMITS) != UNTUNED
+    usual_token, best = bench.asked[-1]
+    assert usual_token == {} and len(best) > 1
+    again = Bench(*[gain] * (len(bench.asked) - 1), flat)
+    assert tune(MODEL, DEVICE, again, LIMITS) == UNTUNED and again.asked == bench.asked
 
 
 @pytest.mark.parametrize("size", [8, 32, 64])
