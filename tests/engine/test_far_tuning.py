@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +14,11 @@ from gguf.constants import GGMLQuantizationType as T
 from engine import FUSION_PASSES, Engine, Sampling, row_tuner
 from engine.decode.program import Settings
 from engine.profile.instruments import Instruments
-from engine.profile.row_trials import RowTrials
-from engine.profile.tune import Tuned
 from engine.program.tuning import Division, Matrix, RowTuning
 from engine.progress import no_progress
 from engine.row_tuner import RowTuner
 from tests.engine.tiny_runs import random_ids
-from tests.engine.tunings import GPU, keep, kernels, other_tuning
+from tests.engine.tunings import GPU, keep, kernels, measure, other_tuning
 
 QKV, DOWN = Matrix("qkv_groups", T.Q4_K, 6144, 4096), Matrix("matvec_groups", T.Q4_K, 4096, 14336)
 FAR = RowTuning({}, {QKV: Division(4, 4, 128), DOWN: Division(2, 4, 256), **GPU.divisions})
@@ -47,15 +44,13 @@ def far_us(us: dict[Matrix, float]) -> tuple[list[RowTuning | None], Callable[[A
 def test_what_slows_a_long_context_is_as_usual_there(
     kept_tunings: Path, monkeypatch: pytest.MonkeyPatch, us: dict[Matrix, float], usual: set[Matrix]
 ) -> None:
-    monkeypatch.setattr(row_tuner, "tune", lambda *_: Tuned(FAR, {}))
-    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext(SimpleNamespace(times_us=dict)))
     measured = kernels()
     tuner = RowTuner(measured, None, ())
     asked, least_us = far_us({**us, next(iter(GPU.divisions)): 1000.0})
     weight: Any = SimpleNamespace(plans={"planned": "by a trial"}, parts=())
     tuner.measure_far(4000, least_us, [weight], no_progress)
     assert not asked  # nothing was measured yet
-    tuner.measure(lambda: SimpleNamespace(ops=[]), lambda programs: [2.0, 1.0][: len(programs)], (), no_progress)
+    measure(tuner, FAR, monkeypatch)
     tuner.measure_far(4000, least_us, [weight], no_progress)
     assert weight.plans == {}
     assert all(tuning.divisions.keys() >= GPU.divisions.keys() for tuning in asked if tuning)
@@ -94,8 +89,7 @@ def test_nothing_is_measured_where_only_the_head_is_divided_otherwise(kept_tunin
 
 def choose_without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a first start finds best for short contexts."""
-    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: Tuned(other_tuning(device.subgroup_size), {}))
-    monkeypatch.setattr(RowTrials, "times_us", lambda *_, **__: {})
+    monkeypatch.setattr(row_tuner, "tune", lambda works, device, *_: other_tuning(device.subgroup_size))
 
 
 def test_a_long_context_is_divided_by_its_own_measurement(

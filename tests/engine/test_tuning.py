@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +15,12 @@ from gguf.constants import GGMLQuantizationType as T
 from engine import FUSION_PASSES, Engine, EngineError, Sampling, row_tuner
 from engine.decode.program import Settings
 from engine.profile import choose
-from engine.profile.row_trials import Limits
-from engine.profile.tune import Tuned
 from engine.program.tuning import ROW_KERNELS, UNTUNED, RowTuning, lanes
-from engine.progress import no_progress
 from engine.row_tuner import RowTuner
 from engine.vulkan.shader_path import shader_root
 from tests.engine.tiny_runs import random_ids
 from tests.engine.tolerance import assert_greedy
-from tests.engine.tunings import GPU, keep, kernels, other_tuning
+from tests.engine.tunings import GPU, keep, kernels, measure, other_tuning
 
 
 def test_measured_on_gpus_unless_it_is_not_wanted(kept_tunings: Path) -> None:
@@ -101,50 +97,18 @@ def test_what_no_kernel_can_be_built_by_is_measured_anew(kept_tunings: Path, dam
     assert RowTuner(kernels(), None, ()).is_due
 
 
-@pytest.mark.parametrize(("token_us", "taken"), [((10.0, 9.9), GPU), ((10.0, 10.0), UNTUNED)])
-def test_a_tuning_by_which_no_token_is_faster_is_not_taken(
-    kept_tunings: Path, monkeypatch: pytest.MonkeyPatch, token_us: tuple[float, float], taken: RowTuning
+@pytest.mark.parametrize("best", [GPU, UNTUNED])
+def test_what_was_found_best_is_used_and_kept(
+    kept_tunings: Path, monkeypatch: pytest.MonkeyPatch, best: RowTuning
 ) -> None:
-    monkeypatch.setattr(row_tuner, "tune", lambda *_: Tuned(GPU, {}))
-    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext(SimpleNamespace(times_us=dict)))
-    programs: list[RowTuning | None] = []
+    weight: Any = SimpleNamespace(plans={"planned": "before"}, parts=(), quants=None)
     measured = kernels()
-
-    def build() -> Any:
-        programs.append(measured.tuning)
-        return SimpleNamespace(ops=[])
-
-    weight = SimpleNamespace(plans={"planned": "before"}, parts=(), quants=None)
-    weights: Any = [weight]
     tuner = RowTuner(measured, None, ())
-    tuner.measure(build, lambda programs: list(token_us)[: len(programs)], weights, no_progress)
-    assert programs == [None, GPU]
-    assert measured.tuning == taken and weight.plans == {} and not tuner.is_due
-    assert tuner.used.origin == "measured" and len(tuner.used.lanes) == len(taken.lanes)
+    measure(tuner, best, monkeypatch, [weight])
+    assert measured.tuning == best and weight.plans == {} and not tuner.is_due
+    assert tuner.used.origin == "measured" and len(tuner.used.lanes) == len(best.lanes)
     again = kernels()
-    assert not RowTuner(again, None, ()).is_due and again.tuning == taken
-
-
-def test_a_model_is_measured_once(one_layer_path: Path, kept_tunings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tuner, "LIMITS", Limits(kernels=6, build_s=2.0, run_s=0.05))
-    stages: list[tuple[str, int, int]] = []
-    with Engine.open(
-        one_layer_path, context=64, row_kernels=False, tuning=True, progress=lambda *at: stages.append(at)
-    ) as opened:
-        assert opened.tuning.origin == "measured"
-        times = opened._runtime.tuner.times
-        assert len({choice.matrix for choice in times}) == 5  # qkv, output, gate and up, down, head
-        assert all(us > 0 for us in times.values()) and len(times) > 5
-        measured = opened.tuning
-    assert [at for at in stages if at[0] == "tuning"][-1] == ("tuning", 6, 6)
-    counts = [(done, total) for stage, done, total in stages if stage == "kernels"]
-    assert [total for done, total in counts if done == 0] == [total for done, total in counts if done == total]
-    monkeypatch.setattr(RowTuner, "measure", lambda *_: pytest.fail("measured again"))
-    with Engine.open(one_layer_path, context=64, row_kernels=False, tuning=True) as opened:
-        assert opened.tuning.origin == "remembered"
-        assert (opened.tuning.lanes, opened.tuning.divisions) == (measured.lanes, measured.divisions)
-    with Engine.open(one_layer_path, context=64, row_kernels=False, tuning=False) as opened:
-        assert opened.tuning.origin == "usual"
+    assert not RowTuner(again, None, ()).is_due and again.tuning == best
 
 
 def lanes_used(opened: Engine) -> set[tuple[tuple[T, int], int]]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from gguf.constants import GGMLQuantizationType as T
 
+from engine import row_tuner
+from engine.decode.program import DecodeProgram
 from engine.profile import remembered_tuning
+from engine.program.operands import Weight
 from engine.program.tuning import Division, Matrix, RowTuning, lanes
+from engine.progress import no_progress
 from engine.row_tuner import RowTuner
 
 GPU = RowTuning({(T.Q4_0, 4096): 32}, {Matrix("head_groups", T.Q6_K, 32000, 4096): Division(4, 4, 132)})
@@ -37,3 +44,11 @@ def kernels(driver: str = "1.0", is_cpu: bool = False, row_kernels: bool = False
 
 def keep(tuner: RowTuner, tuning: RowTuning) -> None:
     remembered_tuning.remember(tuner._key, tuning)
+
+
+def measure(tuner: RowTuner, best: RowTuning, monkeypatch: pytest.MonkeyPatch, weights: Sequence[Weight] = ()) -> None:
+    """A measurement by which this is best."""
+    monkeypatch.setattr(row_tuner, "tune", lambda *_: best)
+    monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext())
+    unused: Any = None
+    tuner.measure(DecodeProgram([], [], 0), unused, unused, weights, no_progress)
