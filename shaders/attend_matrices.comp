@@ -8,7 +8,8 @@
 //
 // with two columns a head: what float16 holds of a query or a weight, and the rest of it, together 22 bits. A column's
 // sums depend on no other, so a head's arithmetic depends neither on the other heads nor on how ranges are shared out.
-// Results go where attend_groups.comp says.
+// Results go where attend_groups.comp says. With ONE_RANGE a workgroup has one range at most: without the loop and its loads
+// the code is a fifth shorter, and NVIDIA's compiler copies no registers.
 //
 // MATRIX_M, MATRIX_N, MATRIX_K are as the device has them; engine/program/attend_matrices.py says which fit.
 #extension GL_KHR_cooperative_matrix : require
@@ -67,7 +68,7 @@ PUSH_END
 // Rows in shared memory have 16 bytes more than they need, so that they start in different banks.
 #define PITCH (PASS_UNITS + 1u)
 #define QUERY_PITCH (HEAD_UNITS + 1u)
-#define QUERY_TURNS ((HEAD_UNITS + SUBGROUP_SIZE - 1u) / SUBGROUP_SIZE)
+#define QUERY_TURNS ((HEAD_VECTORS + SUBGROUP_SIZE - 1u) / SUBGROUP_SIZE)
 #define WEIGHT_PITCH (SPLIT / 8u + 1u)
 #define SUM_PITCH (PASSES * PASS_DIMS / 4u + 1u)
 #define LOWEST -3.0e38
@@ -106,24 +107,25 @@ void share_tile() {
 }
 
 // A head's query, times the power of two that brings its largest number to [2^14, 2^15): a subgroup has a head.
-void put_queries(vec4 query[QUERY_TURNS * 2u]) {
+void put_queries(vec4 query[QUERY_TURNS]) {
     const uint h = gl_LocalInvocationIndex / SUBGROUP_SIZE, lane = gl_LocalInvocationIndex % SUBGROUP_SIZE;
     if (h < HEADS) {
         float largest = 0.0;
-        [[unroll]] for (uint i = 0u; i < QUERY_TURNS * 2u; ++i) {
-            const vec4 v = abs(query[i]);
+        [[unroll]] for (uint turn = 0u; turn < QUERY_TURNS; ++turn) {
+            const vec4 v = abs(query[turn]);
             largest = max(largest, max(max(v.x, v.y), max(v.z, v.w)));
         }
         const uint exponent = max(floatBitsToUint(subgroup_max(largest)) >> 23, 32u);  // both factors stay normal
         const float factor = uintBitsToFloat((268u - exponent) << 23);
         [[unroll]] for (uint turn = 0u; turn < QUERY_TURNS; ++turn) {
-            const uint unit = turn * SUBGROUP_SIZE + lane;
-            const vec4 low = query[turn * 2u] * factor, high = query[turn * 2u + 1u] * factor;
-            const vec4 low_part = float16_part(low), high_part = float16_part(high);
-            if (unit >= HEAD_UNITS) continue;
-            queries[h * QUERY_PITCH + unit] = uvec4(half4(low_part), half4(high_part));
-            const vec4 low_rest = (low - low_part) * REST_SCALE, high_rest = (high - high_part) * REST_SCALE;
-            queries[(HEADS + h) * QUERY_PITCH + unit] = uvec4(half4(low_rest), half4(high_rest));
+            const uint vector = turn * SUBGROUP_SIZE + lane, at = h * QUERY_PITCH + vector / 2u, word = vector % 2u * 2u;
+            const vec4 scaled = query[turn] * factor, part = float16_part(scaled);
+            if (vector >= HEAD_VECTORS) continue;
+            const uvec2 upper = half4(part), rest = half4((scaled - part) * REST_SCALE);
+            queries[at][word] = upper.x;
+            queries[at][word + 1u] = upper.y;
+            queries[HEADS * QUERY_PITCH + at][word] = rest.x;
+            queries[HEADS * QUERY_PITCH + at][word + 1u] = rest.y;
         }
         if (lane == 0u) factors[h] = uintBitsToFloat((exponent - 14u) << 23) * scale;
     }
@@ -173,19 +175,31 @@ void finish_range(uint range, uint splits, uint first_head, uint count) {
 #define LOAD_STEPS(values, cache, newest) \
     if (loaded_range < splits) { \
         [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
-            const uint row = clamp(STEP_ROW(s), oldest_row, newest); \
+            const uint row = min(max(STEP_ROW(s), oldest_row), newest); \
             [[unroll]] for (uint p = 0u; p < PASSES; ++p) values[p * STEPS + s] = cache.data[row * HEAD_UNITS + UNIT_OF(p)]; \
-        } \
-    }
-// This token's, and where it stands for others.
-#define LOAD_NEWEST(values, cache) \
-    [[unroll]] for (uint s = 0u; s < STEPS; ++s) { \
-        if (max(STEP_ROW(s), oldest_row) >= newest_row) { \
-            [[unroll]] for (uint p = 0u; p < PASSES; ++p) values[p * STEPS + s] = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)]; \
         } \
     }
 #define PUT_STEPS(values, p) \
     [[unroll]] for (uint s = 0u; s < STEPS; ++s) tile[(subgroup_token + s * SLOTS + slot) * PITCH + unit] = values[(p) * STEPS + s];
+// This token's, by the lanes that had its row in PUT_STEPS, where that was loaded before it was there.
+#if !defined(RESIDENT) && !defined(FLAGS)
+#define PUT_NEWEST(values, cache, p)
+#elif defined(ONE_RANGE)
+#define PUT_NEWEST(values, cache, p) if (has_newest) tile[position % SPLIT * PITCH + unit] = values[p];
+#else  // rarely among a workgroup's first range: no registers for it
+#define PUT_NEWEST(values, cache, p) \
+    if (has_newest && range == gl_WorkGroupID.x) tile[position % SPLIT * PITCH + unit] = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)];
+#endif
+#ifdef ONE_RANGE
+#define LOAD_NEXT_KEYS
+#define LOAD_NEXT_VALUES
+#else
+#define LOAD_NEXT_KEYS \
+        loaded_range = range + gl_NumWorkGroups.x; \
+        loaded = (first_split + loaded_range) * SPLIT; \
+        LOAD_STEPS(ks, k_cache, newest_row)
+#define LOAD_NEXT_VALUES LOAD_STEPS(vs, v_cache, newest_row)
+#endif
 #define SUMS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 // Passes have constant bounds each: NVIDIA's compiler unrolls no loops whose bounds come from an outer one.
 #define KEY_PASS(p) { \
@@ -228,7 +242,8 @@ void kernel() {
     uvec4 ks[PASSES * STEPS], vs[PASSES * STEPS];
     uint range = gl_WorkGroupID.x, loaded_range = range, loaded = (first_split + range) * SPLIT;
 #if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
-    const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
+    const uint old_row = newest_row - min(position, 1u);
+    if (position == 0u) { AWAIT }  // there are no others
     LOAD_STEPS(ks, k_cache, old_row)
     LOAD_STEPS(vs, v_cache, old_row)
     AWAIT
@@ -238,67 +253,91 @@ void kernel() {
     LOAD_STEPS(ks, k_cache, newest_row)
     LOAD_STEPS(vs, v_cache, newest_row)
 #endif
-    vec4 query[QUERY_TURNS * 2u];
+    vec4 query[QUERY_TURNS];
     if (subgroup < HEADS) {
-        [[unroll]] for (uint i = 0u; i < QUERY_TURNS * 2u; ++i) {
-            const uint vector = min(i / 2u * SUBGROUP_SIZE + lane, HEAD_UNITS - 1u) * 2u + i % 2u;
-            query[i] = q.data[min(first_head + subgroup, heads - 1u) * HEAD_VECTORS + vector];
+        [[unroll]] for (uint turn = 0u; turn < QUERY_TURNS; ++turn) {
+            const uint vector = min(turn * SUBGROUP_SIZE + lane, HEAD_VECTORS - 1u);
+            query[turn] = q.data[min(first_head + subgroup, heads - 1u) * HEAD_VECTORS + vector];
         }
     }
 #if defined(RESIDENT) || defined(FLAGS)
-    if (loaded + subgroup_token + MATRIX_M > position || seen == position) {
-        LOAD_NEWEST(ks, k_cache)
-        LOAD_NEWEST(vs, v_cache)
+    const bool has_newest = range == splits - 1u && position % SPLIT / MATRIX_M == subgroup && position % SLOTS == slot;
+#ifdef ONE_RANGE
+    uvec4 newest_k[PASSES], newest_v[PASSES];
+    if (has_newest) {
+        [[unroll]] for (uint p = 0u; p < PASSES; ++p) {
+            newest_k[p] = k_cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)];
+            newest_v[p] = v_cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)];
+        }
     }
+    subgroupBarrier();  // else that compiler asks for them behind the wait for all others
+#endif
 #endif
     PUT_STEPS(ks, 0u)
+    PUT_NEWEST(newest_k, k_cache, 0u)
     put_queries(query);
-    [[dont_unroll]] for (;;) {
+#ifndef ONE_RANGE
+    [[dont_unroll]] for (;;)
+#endif
+    {
         barrier();
         SUMS dots = SUMS(0.0);
         KEY_PASS(0u)
 #if HEAD_DIM > 64
         PUT_STEPS(ks, 1u)
+        PUT_NEWEST(newest_k, k_cache, 1u)
         share_tile();
         KEY_PASS(1u)
 #endif
-        loaded_range = range + gl_NumWorkGroups.x;
-        loaded = (first_split + loaded_range) * SPLIT;
-        LOAD_STEPS(ks, k_cache, newest_row)
+        LOAD_NEXT_KEYS
         coopMatStore(dots, tile, subgroup_token * PITCH, MATRIX_N / 4u, gl_CooperativeMatrixLayoutRowMajor);
         share_tile();
         const uint own_token = (first_split + range) * SPLIT + subgroup_token + token;
         const bool unseen = own_token < seen || own_token > position;
-        float scores[TURNS];
+        float scores[TURNS], turn_tops[TURNS];
         [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
             const uint h = turn * HEADS_A_TURN + own_head, at = token * MATRIX_N + min(h, HEADS - 1u), rest = at + HEADS;
             const float upper = uintBitsToFloat(tile[subgroup_token * PITCH + at / 4u][at % 4u]);
             const float lower = uintBitsToFloat(tile[subgroup_token * PITCH + rest / 4u][rest % 4u]);
             precise const float score = fma(lower, 1.0 / REST_SCALE, upper) * factors[min(h, HEADS - 1u)];
             scores[turn] = unseen ? LOWEST : score;
-            float top = scores[turn];
-            [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) top = max(top, subgroupShuffleXor(top, m));
-            if (token == 0u && h < HEADS) tops[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = top;
+            turn_tops[turn] = scores[turn];
+        }
+        // the turns' shuffles side by side: each waits for the one before
+        [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) {
+            [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) turn_tops[turn] = max(turn_tops[turn], subgroupShuffleXor(turn_tops[turn], m));
+        }
+        [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
+            const uint h = turn * HEADS_A_TURN + own_head;
+            if (token == 0u && h < HEADS) tops[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = turn_tops[turn];
         }
         share_tile();
         PUT_STEPS(vs, 0u)
+        PUT_NEWEST(newest_v, v_cache, 0u)
         barrier();
+        // Of two lanes one writes both weights' upper parts, the other the rests.
+        const bool odd = (lane & 1u) != 0u;
+        float turn_totals[TURNS];
+        uint pairs[TURNS];
+        [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
+            turn_tops[turn] = highest(min(turn * HEADS_A_TURN + own_head, HEADS - 1u));
+            const float weight = unseen ? 0.0 : exp(scores[turn] - turn_tops[turn]);
+            const float scaled = weight * WEIGHT_SCALE, upper = upper_part(vec4(scaled)).x, rest = scaled - upper;
+            const float got = subgroupShuffleXor(odd ? upper : rest, 1u);
+            pairs[turn] = packFloat2x16(odd ? f16vec2(got, rest) : f16vec2(upper, got));
+            turn_totals[turn] = weight;
+        }
+        [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) {
+            [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) turn_totals[turn] += subgroupShuffleXor(turn_totals[turn], m);
+        }
         [[unroll]] for (uint turn = 0u; turn < TURNS; ++turn) {
             const uint h = turn * HEADS_A_TURN + own_head;
-            const float range_top = highest(min(h, HEADS - 1u)), weight = unseen ? 0.0 : exp(scores[turn] - range_top);
-            const float scaled = weight * WEIGHT_SCALE, upper = upper_part(vec4(scaled)).x, rest = scaled - upper;
-            // Of two lanes one writes both weights' upper parts, the other the rests.
-            const bool odd = (lane & 1u) != 0u;
-            const float got = subgroupShuffleXor(odd ? upper : rest, 1u);
-            const uint pair = packFloat2x16(odd ? f16vec2(got, rest) : f16vec2(upper, got));
-            float total = weight;
-            [[unroll]] for (uint m = 1u; m < MATRIX_M; m *= 2u) total += subgroupShuffleXor(total, m);
             if (h < HEADS) {
                 const uint column = odd ? HEADS + h : h, at = (subgroup_token + token) / 2u;
-                weights[column * WEIGHT_PITCH + at / 4u][at % 4u] = pair;
+                weights[column * WEIGHT_PITCH + at / 4u][at % 4u] = pairs[turn];
                 if (token == 0u) {
-                    totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = total;
-                    if (subgroup == 0u) range_tops[h] = range_top;
+                    totals[h * (SUBGROUPS / 4u) + subgroup / 4u][subgroup % 4u] = turn_totals[turn];
+                    if (subgroup == 0u) range_tops[h] = turn_tops[turn];
                 }
             }
         }
@@ -308,22 +347,25 @@ void kernel() {
         barrier();
 #if HEAD_DIM > 64
         PUT_STEPS(vs, 1u)
-        LOAD_STEPS(vs, v_cache, newest_row)
+        PUT_NEWEST(newest_v, v_cache, 1u)
+        LOAD_NEXT_VALUES
         barrier();
         SUMS sums1 = SUMS(0.0);
         VALUE_PASS(1u, sums1)
         barrier();
         PUT_SUMS(1u, sums1)
 #else
-        LOAD_STEPS(vs, v_cache, newest_row)
+        LOAD_NEXT_VALUES
 #endif
         PUT_SUMS(0u, sums0)
         barrier();
         finish_range(range, splits, first_head, head_count);
+#ifndef ONE_RANGE
         range = loaded_range;
         if (range >= splits) break;
         barrier();  // the sums have been read
         PUT_STEPS(ks, 0u)
+#endif
     }
 #ifdef MERGE
     if (splits > 1u) join_last(first_head, head_count, splits);

@@ -51,6 +51,8 @@ class Flags:
         self._report = memory.allocate(16, "readback")
         self._stuck = self._report.host()[:4].view(np.uint32) if memory.backed else np.zeros(1, np.uint32)
         self._defines: Defines = {"FLAGS": _PATIENCE[device.is_cpu]}
+        if device.barriers_order_memory:
+            self._defines["BARRIERS_ORDER_MEMORY"] = 1
         self._twins: dict[Kernel, Kernel] = {}
         self.reset()
 

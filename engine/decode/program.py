@@ -69,8 +69,13 @@ class ProgramBuilder:
 
     @property
     def outer_buckets(self) -> tuple[int, ...]:
-        """The shortest and the longest bucket, whose programs have all kernels that those between have."""
-        return tuple(dict.fromkeys((self.bucket(0), self.bucket(self._lowering.context - 1))))
+        """The shortest and the longest bucket, and the last one with attention's kernel of one range.
+
+        Their programs have all kernels that those between have.
+        """
+        context, size = self._lowering.context, self.bucket(0)
+        one_range = min(self._lowering.one_range_tokens // size * size, context)
+        return tuple(dict.fromkeys(self.bucket(max(tokens - 1, 0)) for tokens in (0, one_range, context)))
 
     def build(self, bucket: int, settings: Settings, slot: Slot) -> DecodeProgram:
         """One token's program; feeds the state's token and samples the next."""

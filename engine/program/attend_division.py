@@ -91,10 +91,15 @@ def sees_many(tokens: int) -> bool:
 
 def shared_division(heads: int, kv_heads: int, shared: int, ranges: int, resident: Resident | None) -> AttendDivision:
     """The division where ``shared`` heads have a workgroup."""
-    multiprocessors = resident.workgroups if resident else _MULTIPROCESSORS
-    parts = max(1, min(ranges, multiprocessors // sharing_workgroups(heads, kv_heads, shared)))
+    parts = min(ranges, most_parts(heads, kv_heads, shared, resident))
     turns = -(-ranges // parts)
     return AttendDivision(shared, -(-ranges // turns))
+
+
+def most_parts(heads: int, kv_heads: int, shared: int, resident: Resident | None) -> int:
+    """How many workgroups that run at the same time can share the ranges of ``shared`` heads."""
+    multiprocessors = resident.workgroups if resident else _MULTIPROCESSORS
+    return max(1, multiprocessors // sharing_workgroups(heads, kv_heads, shared))
 
 
 def sharing_workgroups(heads: int, kv_heads: int, shared: int) -> int:

@@ -10,6 +10,7 @@ from engine.models.config import Geometry
 from engine.program.attend_division import (
     attend_division,
     attended_ranges,
+    most_parts,
     sees_many,
     shared_division,
     sharing_workgroups,
@@ -21,7 +22,7 @@ from engine.program.matrix_kernels import MOST_GROUPS, Groups, matrix_size
 from engine.program.nodes import Node
 from engine.program.op import Attention, Op
 from engine.program.operands import Bias, Caches, Float16, Norm
-from engine.program.small_kernels import ALONE, MATRICES, prompt_tiles, rope_defines, small_kernels
+from engine.program.small_kernels import ALONE, MATRICES, ONE_RANGE, prompt_tiles, rope_defines, small_kernels
 from engine.vulkan.memory import Slice
 from engine.vulkan.pipelines import Kernel, KernelSet
 
@@ -117,6 +118,17 @@ class Lowering:
             else:
                 ops.append(lowered[node.kind](node))
         return ops
+
+    @property
+    def one_range_tokens(self) -> int:
+        """Tokens of context up to which no workgroup of decode attention has more than one range, where a kernel of
+        its own is built for that; else 0.
+        """
+        one = next((kernel for kind, kernel in self._small.items() if kind.endswith(ONE_RANGE)), None)
+        if one is None:
+            return 0
+        heads, tokens = int(one.defines["HEADS"]), int(one.defines["SPLIT"])
+        return most_parts(self.g.heads, self.g.kv_heads, heads, None) * tokens
 
     @property
     def _row_kernels(self) -> KernelSet:
@@ -265,7 +277,7 @@ class Lowering:
         if not self.prefill and not merged:
             merge = (b.parts, b.sums, b.state, y)
             groups = (-(-g.q_size // 64), 1, 1)
-            joining = self._small["merge" + (MATRICES if kernel is self._small.get(node.kind + MATRICES) else "")]
+            joining = self._small["merge" + (MATRICES if kernel.name == "attend_matrices" else "")]
             ops.append(Op(node.name + "_merge", joining, merge, (g.heads, window), groups, "kv", y.size))
         return ops
 
@@ -288,6 +300,8 @@ class Lowering:
             kernel = self._small[kind + MATRICES]
             ranges = attended_ranges(self.context_bucket, window, int(kernel.defines["SPLIT"]))
             division = shared_division(g.heads, g.kv_heads, int(kernel.defines["HEADS"]), ranges, self.kernels.resident)
+            if division.workgroups == ranges:
+                kernel = self._small.get(kind + ONE_RANGE, kernel)
         else:
             division = attend_division(g.heads, g.kv_heads, most, ranges, tokens, self.kernels.resident)
             if division.heads == 1:

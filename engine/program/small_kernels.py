@@ -42,6 +42,7 @@ def norm_defines(width: int, subgroup_size: int, cpu: bool) -> Defines:
 
 ALONE = "_alone"  # of a kind of attention: built for one query head a workgroup, which takes less shared memory
 MATRICES = "_matrices"  # of a kind of attention, and of its merge: by cooperative matrices, where many tokens are seen
+ONE_RANGE = "_one_range"  # of a kind of attention: as MATRICES, where no workgroup has more than one range
 _ONE_HEAD: Defines = {"HEADS": 1}
 
 
@@ -115,6 +116,8 @@ def small_kernels(kernels: KernelSet, g: Geometry, prefill: bool) -> dict[str, K
             defines = {**found[kind].defines, **matrices.defines()}
             del defines["LANES_A_TOKEN"]
             found[kind + MATRICES] = KernelChoice("attend_matrices", defines)
+            if kernels.resident is None:
+                found[kind + ONE_RANGE] = KernelChoice("attend_matrices", {**defines, "ONE_RANGE": 1})
             if kind + ALONE in found:  # of heads that share attend_groups.comp there are none then
                 found[kind] = found.pop(kind + ALONE)
         found["merge" + MATRICES] = KernelChoice("attend_merge", {**head, "SPLIT": matrices.tokens})

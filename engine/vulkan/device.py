@@ -45,6 +45,7 @@ _EXTENSIONS = (
     "VK_EXT_memory_budget",
     _WORKGROUP_MEMORY_EXTENSION,
 )
+_NVIDIA = 0x10DE
 
 
 class Device:
@@ -197,6 +198,8 @@ class Device:
         self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
         self.most_push_bytes: int = limits.maxPushConstantsSize
         self.shared_bytes: int = limits.maxComputeSharedMemorySize
+        # PTX's memory model: a barrier of the workgroup (bar.sync) orders all accesses of memory before and behind it
+        self.barriers_order_memory: bool = properties.properties.vendorID == _NVIDIA
         self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
         self.multiprocessors: int | None = None  # where the driver tells
         if "VK_NV_shader_sm_builtins" in self.extensions:

@@ -83,6 +83,6 @@ void join_last(uint first_head, uint count, uint splits) {
 #ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
     memoryBarrierBuffer();
 #endif
+    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;  // before what follows: the fence at a kernel's end waits for it
     merge(first_head, count, splits);
-    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;
 }

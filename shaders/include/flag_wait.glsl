@@ -2,9 +2,15 @@
 #ifdef FLAGS
 bool flag_waited = false;
 
+// Vulkan's memory model asks for accesses to be made available and visible in the workgroup, for which NVIDIA's compiler has
+// a fence (0.1 us of each kernel on an H200). Where a barrier orders memory by itself only the compiler has to know of it.
 void flag_join() {
+#ifdef BARRIERS_ORDER_MEMORY
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeSubgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
+#else
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
         gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
+#endif
 }
 
 void flag_poll() {

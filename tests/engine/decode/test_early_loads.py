@@ -39,15 +39,15 @@ NAN = 0xFF  # as a byte of any float
 Image = dict[Range, npt.NDArray[np.uint8]]
 
 
-MATRICES = "gemma3 by matrices"
+MATRICES, RANGES = "gemma3 by matrices", "gemma3 by matrices, more than a range each"
 
 
 @pytest.fixture(
-    scope="module", params=["qwen2", "gemma3", "window of 1", "qwen3_5", MATRICES, "window of 1 by matrices"]
+    scope="module", params=["qwen2", "gemma3", "window of 1", "qwen3_5", MATRICES, RANGES, "window of 1 by matrices"]
 )
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """With a bias, windows and a gate; by kernels for GPUs, also those that attend where many tokens are seen."""
-    folder, name = tmp_path_factory.mktemp("models"), str(request.param).removesuffix(" by matrices")
+    folder, name = tmp_path_factory.mktemp("models"), str(request.param).partition(" by matrices")[0]
     model = copy("gemma3" if name == "window of 1" else name, folder)
     if name == "window of 1":
         change_config(model, sliding_window=1)
@@ -58,6 +58,8 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     ):
         if name != request.param:
             patch.setattr(attend_division, "_ALONE_TOKENS", 0)
+        if request.param == RANGES:
+            patch.setattr(attend_division, "_MULTIPROCESSORS", 1)
         if opened._runtime._resources.state.pointer is None:
             pytest.skip("this device's memory is not the host's")
         if name != request.param and not attends_by_matrices(opened):

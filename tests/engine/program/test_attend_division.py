@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from engine import FUSION_PASSES, Engine, Sampling
+from engine.decode.program import Settings
 from engine.models.config import Geometry
 from engine.program import attend_division as module
 from engine.program.attend_division import (
@@ -22,9 +23,9 @@ from engine.program.attend_division import (
     sharing_workgroups,
 )
 from engine.program.attend_matrices import attend_matrices
-from engine.vulkan.pipelines import Resident
+from engine.vulkan.pipelines import Kernel, Resident
 from tests.engine.gpu import Gpu
-from tests.engine.tiny_runs import random_ids
+from tests.engine.tiny_runs import attends_by_matrices, random_ids
 
 RESIDENT = Resident(512, 132)
 KIBIBYTES_48 = 48 << 10
@@ -199,3 +200,20 @@ def test_nor_does_it_with_matrices(tiny_path: Path, small_device: list[AttendDiv
             patch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
             assert reply(tiny_path, setting) == shared_out
         assert set(small_device) >= divisions
+
+
+def test_the_outer_buckets_have_every_kernel(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a bucket between them too, whose attention may be built for one range a workgroup."""
+    monkeypatch.setattr(module, "_MULTIPROCESSORS", 16)
+    with Engine.open(tiny_path, context=2048, row_kernels=False) as engine:
+        runtime = engine._runtime
+
+        def kernels(bucket: int) -> set[Kernel]:
+            settings = Settings("reuse", FUSION_PASSES, "needed")
+            return {op.kernel for op in runtime.builder.build(bucket, settings, runtime._slot).ops}
+
+        outer = [kernels(bucket) for bucket in runtime.builder.outer_buckets]
+        for bucket in (512, 1024, 1536, 2048):
+            assert any(kernels(bucket) == one for one in outer)
+        one_range = [any("ONE_RANGE" in kernel.defines for kernel in one) for one in outer]
+        assert one_range.count(True) == int(attends_by_matrices(engine))

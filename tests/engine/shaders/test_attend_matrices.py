@@ -51,7 +51,7 @@ def run(gpu: Gpu, case: Decode, defines: Defines, parts: int, merged: str) -> np
     ],
 )
 def test_decode_attention_by_matrices(gpu, size, heads, kv_heads, position, window, joined):
-    """Joined apart and here, by however many workgroups: the same bits."""
+    """Joined apart and here, by however many workgroups, and by the kernel of one range each: the same bits."""
     defines = matrix_defines(gpu, size, heads, kv_heads)
     case = decode(gpu, size, heads, kv_heads, position, window)
     ranges = case.ranges(int(defines["SPLIT"]))
@@ -61,6 +61,8 @@ def test_decode_attention_by_matrices(gpu, size, heads, kv_heads, position, wind
     for parts in sorted({1, min(ranges, 3), ranges}):
         assert np.array_equal(run(gpu, case, defines, parts, joined), expected), parts
         assert np.array_equal(run(gpu, case, defines, parts, "apart"), found), parts
+    for joining, same in ((joined, expected), ("apart", found)):
+        assert np.array_equal(run(gpu, case, defines | {"ONE_RANGE": 1}, ranges, joining), same), joining
 
 
 def test_a_head_does_not_depend_on_the_others(gpu):
