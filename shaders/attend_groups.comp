@@ -1,6 +1,6 @@
 #version 460
 // Decode attention for GPUs. A workgroup of LANES does HEADS (1, 2 or 4) of the query heads that share a KV head, for every
-// gl_NumWorkGroups.y-th token range of SPLIT; ranges are numbered from the first one that is seen. It goes through a range
+// gl_NumWorkGroups.x-th token range of SPLIT; ranges are numbered from the first one that is seen. It goes through a range
 // in chunks, of which each subgroup has neighbouring tokens, whose keys and values are loaded once for all heads;
 // LANES_A_TOKEN lanes share a token, eight dimensions a load each. Maxima and sums are a subgroup's own affair: subgroups
 // meet only where a range's results are added up. A head's arithmetic depends neither on the other heads nor on how ranges
@@ -181,10 +181,10 @@ void kernel() {
     const uint position = state.data[STATE_POSITION];
     const uint seen = first_seen(position, window), first_split = seen / SPLIT, splits = position / SPLIT - first_split + 1u;
 #if HEADS == 1
-    const uint first_head = gl_WorkGroupID.x, head_count = 1u, kv_head = first_head / (heads / kv_heads);
+    const uint first_head = gl_WorkGroupID.y, head_count = 1u, kv_head = first_head / (heads / kv_heads);
 #else
     const uint shared_by = heads / kv_heads, sharers = (shared_by + HEADS - 1u) / HEADS;  // heads, and workgroups, of a KV head
-    const uint kv_head = gl_WorkGroupID.x / sharers, of_sharer = (gl_WorkGroupID.x - kv_head * sharers) * HEADS;
+    const uint kv_head = gl_WorkGroupID.y / sharers, of_sharer = (gl_WorkGroupID.y - kv_head * sharers) * HEADS;
     const uint first_head = kv_head * shared_by + of_sharer, head_count = min(HEADS, shared_by - of_sharer);
 #endif
     const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
@@ -195,7 +195,7 @@ void kernel() {
     float acc[HEADS * UNITS_A_LANE * 8u], top[SCORES], total[SCORES];
     CLEAR_SUMS
     bool sees = false;  // whether this subgroup has tokens of the chunk at hand that are seen
-    uint range = gl_WorkGroupID.y, chunk = (first_split + range) * SPLIT;  // its first token
+    uint range = gl_WorkGroupID.x, chunk = (first_split + range) * SPLIT;  // its first token
 #if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
     const uint old_row = max(newest_row, oldest_row + 1u) - 1u;
 #else
@@ -205,7 +205,7 @@ void kernel() {
     // Round 0 asks for the first chunk, each later one does a chunk and asks for the next.
     [[dont_unroll]] for (bool works = false;; works = true) {
         const bool ends = chunk % SPLIT == SPLIT - CHUNK || chunk + CHUNK > position;
-        const uint loaded_range = works && ends ? range + gl_NumWorkGroups.y : range;
+        const uint loaded_range = works && ends ? range + gl_NumWorkGroups.x : range;
         const uint loaded = !works ? chunk : ends ? (first_split + loaded_range) * SPLIT : chunk + CHUNK;
         const bool sees_loaded = loaded + subgroup_token <= position && loaded + subgroup_token + TOKENS_A_SUBGROUP > seen;
         const bool loads = loaded_range < splits && sees_loaded;
@@ -301,7 +301,7 @@ void kernel() {
                     totals[(own_head + i) * SUBGROUPS + subgroup] = total[i];
                 }
             }
-            if (range != gl_WorkGroupID.y) barrier();  // the parts before have been read
+            if (range != gl_WorkGroupID.x) barrier();  // the parts before have been read
             [[unroll]] for (uint h = 0u; h < HEADS; ++h) {
                 [[unroll]] for (uint c = 0u; c < UNITS_A_LANE; ++c) {
                     const uint unit = c * LANES_A_TOKEN + lane, from = (h * UNITS_A_LANE + c) * 8u;

@@ -1,6 +1,6 @@
 #version 460
 // Decode attention by cooperative matrices (float16 in, float32 sums), where query heads share keys and many tokens are
-// seen. A workgroup of LANES does HEADS of the SHARED heads of a KV head, for every gl_NumWorkGroups.y-th token range of SPLIT;
+// seen. A workgroup of LANES does HEADS of the SHARED heads of a KV head, for every gl_NumWorkGroups.x-th token range of SPLIT;
 // ranges are numbered from the first one that is seen. Keys and values pass through shared memory, 64 dimensions at a time:
 //
 //   S (tokens, columns) = K Q^T, each subgroup its own MATRIX_M tokens
@@ -188,14 +188,14 @@ void finish_range(uint range, uint splits, uint first_head, uint count) {
 #define PUT_NEWEST(values, cache, p) if (has_newest) tile[position % SPLIT * PITCH + unit] = values[p];
 #else  // rarely among a workgroup's first range: no registers for it
 #define PUT_NEWEST(values, cache, p) \
-    if (has_newest && range == gl_WorkGroupID.y) tile[position % SPLIT * PITCH + unit] = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)];
+    if (has_newest && range == gl_WorkGroupID.x) tile[position % SPLIT * PITCH + unit] = cache.data[newest_row * HEAD_UNITS + UNIT_OF(p)];
 #endif
 #ifdef ONE_RANGE
 #define LOAD_NEXT_KEYS
 #define LOAD_NEXT_VALUES
 #else
 #define LOAD_NEXT_KEYS \
-        loaded_range = range + gl_NumWorkGroups.y; \
+        loaded_range = range + gl_NumWorkGroups.x; \
         loaded = (first_split + loaded_range) * SPLIT; \
         LOAD_STEPS(ks, k_cache, newest_row)
 #define LOAD_NEXT_VALUES LOAD_STEPS(vs, v_cache, newest_row)
@@ -233,14 +233,14 @@ void kernel() {
     const uint position = state.data[STATE_POSITION];
     const uint seen = first_seen(position, window), first_split = seen / SPLIT, splits = position / SPLIT - first_split + 1u;
     const uint sharers = (SHARED + HEADS - 1u) / HEADS;  // workgroups of a KV head
-    const uint kv_head = gl_WorkGroupID.x / sharers, of_sharer = (gl_WorkGroupID.x - kv_head * sharers) * HEADS;
+    const uint kv_head = gl_WorkGroupID.y / sharers, of_sharer = (gl_WorkGroupID.y - kv_head * sharers) * HEADS;
     const uint first_head = kv_head * SHARED + of_sharer, head_count = min(HEADS, SHARED - of_sharer);
     const uint base_row = kv_head * context, oldest_row = base_row + seen, newest_row = base_row + position;
     const uint subgroup_token = subgroup * MATRIX_M, lane_row = base_row + subgroup_token + slot;
     const uint token = lane % MATRIX_M, own_head = lane / MATRIX_M;  // of a lane's scores
     const uint block = subgroup % BLOCKS, share = subgroup / BLOCKS, share_token = share * SHARE_TOKENS;
     uvec4 ks[PASSES * STEPS], vs[PASSES * STEPS];
-    uint range = gl_WorkGroupID.y, loaded_range = range, loaded = (first_split + range) * SPLIT;
+    uint range = gl_WorkGroupID.x, loaded_range = range, loaded = (first_split + range) * SPLIT;
 #if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
     const uint old_row = newest_row - min(position, 1u);
     if (position == 0u) { AWAIT }  // there are no others

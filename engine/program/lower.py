@@ -306,8 +306,7 @@ class Lowering:
             division = attend_division(g.heads, g.kv_heads, most, ranges, tokens, self.kernels.resident)
             if division.heads == 1:
                 kernel = self._small.get(kind + ALONE, kernel)
-        # heads first: the first workgroups, which may begin while the kernel before still runs, then touch memory of all
-        return kernel, (sharing_workgroups(g.heads, g.kv_heads, division.heads), division.workgroups, 1)
+        return kernel, (division.workgroups, sharing_workgroups(g.heads, g.kv_heads, division.heads), 1)
 
 
 def _norm_and_bias(more: list[Any]) -> tuple[Norm | None, Bias | None]:

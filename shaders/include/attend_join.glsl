@@ -69,20 +69,20 @@ void join_last(uint first_head, uint count, uint splits) {
 #ifdef FLAGS
     flag_join();
     if (t == 0u) {
-        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.x], 1u,
+        arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u,
             gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
     }
     flag_join();
 #else
     memoryBarrierBuffer();
     barrier();
-    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.x], 1u);
+    if (t == 0u) arrived = atomicAdd(arrivals.data[gl_WorkGroupID.y], 1u);
     barrier();
 #endif
-    if (arrived + 1u < min(gl_NumWorkGroups.y, splits)) return;
+    if (arrived + 1u < min(gl_NumWorkGroups.x, splits)) return;
 #ifndef FLAGS  // as flag_wait.glsl says: what follows loads device-coherently
     memoryBarrierBuffer();
 #endif
-    if (t == 0u) arrivals.data[gl_WorkGroupID.x] = 0u;  // before what follows: the fence at a kernel's end waits for it
+    if (t == 0u) arrivals.data[gl_WorkGroupID.y] = 0u;  // before what follows: the fence at a kernel's end waits for it
     merge(first_head, count, splits);
 }

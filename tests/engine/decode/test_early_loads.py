@@ -183,9 +183,9 @@ def test_what_has_nothing_to_do_waits_too(engine: Engine) -> None:
     for op in token.ops:
         before = token.image()
         token.run(op)
-        if "attend" in op.kernel.name and op.groups[1] > 1:
+        if "attend" in op.kernel.name and op.groups[0] > 1:
             some = op.with_kernel(op.kernel, op.push)
-            some.groups = (1, op.groups[1], 1)  # else a device of two threads may not get to them
+            some.groups = (op.groups[0], 1, 1)  # else a device of two threads may not get to them
             token.restore(before)
             token.run(some, held_s=HELD_S)
             token.restore(before)

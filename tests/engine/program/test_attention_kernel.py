@@ -36,7 +36,7 @@ def test_a_head_a_workgroup_has_a_kernel_for_one(
             alone, by_matrices = position < 512, matrices and runtime._device.matrix_sizes
             assert kernel.name == ("attend_matrices" if by_matrices and not alone else "attend_groups")
             assert kernel.defines["HEADS"] == (1 if alone else 4)
-            assert groups[0] * kernel.defines["HEADS"] == 8
+            assert groups[1] * kernel.defines["HEADS"] == 8
             if not fused:
                 joining = program.ops[at + 1].kernel
                 assert (joining.name, joining.defines["SPLIT"]) == ("attend_merge", kernel.defines["SPLIT"])

@@ -34,7 +34,7 @@ def matrix_defines(gpu: Gpu, size: int, heads: int, kv_heads: int) -> Defines:
 
 def run(gpu: Gpu, case: Decode, defines: Defines, parts: int, merged: str) -> np.ndarray:
     sharers = sharing_workgroups(case.heads, case.kv_heads, int(defines["HEADS"]))
-    return case.run(gpu, "attend_matrices", (sharers, parts), defines, merged)
+    return case.run(gpu, "attend_matrices", (parts, sharers), defines, merged)
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window
     kinds = ("gated",) if defines.pop("GATED", None) else ("apart", "here")
     ranges = case.ranges(defines["SPLIT"])
     one_head = defines | {"HEADS": 1}
-    found = case.run(gpu, "attend_groups", (heads, ranges), one_head, "apart")
+    found = case.run(gpu, "attend_groups", (ranges, heads), one_head, "apart")
     assert_within(found, case.expected, case.bound)
     behind_gate = gated(gpu, found, case.inputs[-1])
     two_heads = [one_head | {"HEADS": 2}] if defines["HEADS"] > 2 else []
@@ -259,7 +259,7 @@ def test_decode_attention_in_groups(gpu, size, heads, kv_heads, position, window
         sharers = sharing_workgroups(heads, kv_heads, built["HEADS"])
         for workgroups in sorted({1, min(ranges, 3), ranges}):
             for merged in kinds:
-                same = case.run(gpu, "attend_groups", (sharers, workgroups), built, merged)
+                same = case.run(gpu, "attend_groups", (workgroups, sharers), built, merged)
                 assert np.array_equal(same, behind_gate if merged == "gated" else found), (workgroups, built, merged)
 
 
