@@ -24,7 +24,7 @@ from engine.vulkan.device import Device
 from engine.vulkan.memory import Memory
 from engine.vulkan.pipelines import Kernels
 
-_PROGRAM_ROUNDS = Rounds(1, 10, 0.5)
+_PROGRAM_ROUNDS = Rounds(1, 40, 1.5)
 _HINT_ROUNDS = Rounds(6, 32, 2.0, settle=False)
 
 
