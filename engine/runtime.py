@@ -292,7 +292,7 @@ class Runtime:
         return chosen
 
     def _decode_ops(self, passes: tuple[str, ...]) -> list[Op]:
-        """Those of the shortest context and of the longest, whose attention may be another build."""
+        """Those of the contexts whose kernels are all that there are: attention may be another build in each."""
         settings, builder = Settings("reuse", passes, NEEDED), self.builder
         return [op for bucket in builder.outer_buckets for op in builder.build(bucket, settings, self._slot).ops]
 

@@ -242,8 +242,8 @@ void kernel() {
     uvec4 ks[PASSES * STEPS], vs[PASSES * STEPS];
     uint range = gl_WorkGroupID.x, loaded_range = range, loaded = (first_split + range) * SPLIT;
 #if defined(RESIDENT) || defined(FLAGS)  // this token's keys and values are awaited, all others are loaded meanwhile
-    const uint old_row = newest_row - min(position, 1u);
-    if (position == 0u) { AWAIT }  // there are no others
+    const uint old_row = newest_row - min(position - seen, 1u);
+    if (seen == position) { AWAIT }  // there are no others
     LOAD_STEPS(ks, k_cache, old_row)
     LOAD_STEPS(vs, v_cache, old_row)
     AWAIT

@@ -74,7 +74,7 @@ class ProgramBuilder:
         Their programs have all kernels that those between have.
         """
         context, size = self._lowering.context, self.bucket(0)
-        one_range = min(self._lowering.one_range_tokens // size * size, context)
+        one_range = self._lowering.one_range_tokens // size * size
         return tuple(dict.fromkeys(self.bucket(max(tokens - 1, 0)) for tokens in (0, one_range, context)))
 
     def build(self, bucket: int, settings: Settings, slot: Slot) -> DecodeProgram:

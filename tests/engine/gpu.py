@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.decode.flags import Flags
 from engine.program.op import Op
+from engine.program.schedule import FLAGS
 from engine.vulkan.commands import ONE_TIME_SUBMIT, CommandBuffer
 from engine.vulkan.device import Device
 from engine.vulkan.instance import Instance
@@ -74,3 +76,18 @@ class Gpu:
         self.memory.close()
         self.device.close()
         self.instance.close()
+
+
+class WaitingGpu(Gpu):
+    """Kernels wait in memory for those before them (barriers ``flags``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._flags = Flags(self.device, self.memory, self.kernels)
+
+    def run(self, *ops: Op) -> None:
+        """Run ops in order, each waiting for those before."""
+        ops_and_barriers = self._flags.recordable(ops, [True] * len(ops), FLAGS)
+        self.commands.record_all(*ops_and_barriers, ONE_TIME_SUBMIT)
+        self.commands.run_us()
+        assert not self._flags.stuck

@@ -13,8 +13,12 @@ from engine import FUSION_PASSES, MODES, Engine, EngineError, Sampling
 from engine.decode import flags
 from engine.decode.flags import Flags
 from engine.decode.pipelined import Pipelined
+from engine.decode.program import Settings
 from engine.decode.step import Step
+from engine.program import attend_division
 from engine.program.op import Op
+from engine.vulkan import device as device_module
+from engine.vulkan.api import ffi, lib
 from engine.vulkan.commands import CommandBuffer
 from tests.engine.gpu import Gpu
 from tests.engine.tiny_runs import GREEDY, random_ids
@@ -130,6 +134,39 @@ def test_in_mid_reply_the_text_stays_and_a_token_has_its_account(engine: Engine)
             for timing in stamped:
                 assert timing.kernels_us > 0 and timing.kernels_us + timing.bubbles_us <= timing.gpu_total_us * 1.01
     assert len({tuple(ids) for ids in replies.values()}) == 1
+
+
+@pytest.fixture(scope="module")
+def vendor() -> int:
+    with Gpu() as gpu:
+        found = ffi.new("VkPhysicalDeviceProperties*")
+        lib.vkGetPhysicalDeviceProperties(gpu.device.physical, found)
+        assert gpu.device.barriers_order_memory == (found.vendorID == 0x10DE)
+        return int(found.vendorID)
+
+
+@pytest.mark.parametrize("row_kernels", [None, False], ids=["", "gpu-kernels"])
+@pytest.mark.parametrize("orders", [True, False], ids=["NVIDIA's", "another's"])
+def test_barriers_without_a_fence_are_one_vendors_and_change_no_id(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: int, orders: bool, row_kernels: bool | None
+) -> None:
+    """As this device is told to be of that vendor, or not: all kernels of a token have them, or none has."""
+    monkeypatch.setattr(device_module, "_NVIDIA", vendor if orders else vendor + 1)
+    monkeypatch.setattr(attend_division, "_ALONE_TOKENS", 0)  # by matrices where there are some that fit
+    prompt, sampling = random_ids(5), Sampling(temperature=0.9, seed=4)
+    with Engine.open(tiny_path, row_kernels=row_kernels) as engine:
+        if "flags" not in engine.barrier_policies:
+            pytest.skip("this device has no barriers flags")
+        runtime, waits = engine._runtime, engine._runtime._resources.flags
+        expected = reply(engine, prompt, 12, sampling)
+        engine.barriers = "flags"
+        for passes in ((), FUSION_PASSES):
+            engine.fusion = passes
+            assert reply(engine, prompt, 12, sampling) == expected
+            settings = Settings("reuse", passes, "flags")
+            program = runtime.builder.build(runtime.builder.bucket(0), settings, runtime._slot)
+            defines = [op.kernel.defines for op in waits.recordable(program.ops, program.barriers, "flags")[0]]
+            assert all("FLAGS" in each and ("BARRIERS_ORDER_MEMORY" in each) == orders for each in defines)
 
 
 @pytest.fixture(scope="module", params=[None, False], ids=["", "gpu-kernels"])

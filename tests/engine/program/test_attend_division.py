@@ -25,7 +25,9 @@ from engine.program.attend_division import (
 from engine.program.attend_matrices import attend_matrices
 from engine.vulkan.pipelines import Kernel, Resident
 from tests.engine.gpu import Gpu
+from tests.engine.hf_to_gguf import hf_to_gguf
 from tests.engine.tiny_runs import attends_by_matrices, random_ids
+from tests.engine.weights.folder import change_config, copy
 
 RESIDENT = Resident(512, 132)
 KIBIBYTES_48 = 48 << 10
@@ -202,18 +204,28 @@ def test_nor_does_it_with_matrices(tiny_path: Path, small_device: list[AttendDiv
         assert set(small_device) >= divisions
 
 
-def test_the_outer_buckets_have_every_kernel(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("window", [None, 700, 1300])
+def test_the_outer_buckets_have_every_kernel(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int | None
+) -> None:
     """Those of a bucket between them too, whose attention may be built for one range a workgroup."""
-    monkeypatch.setattr(module, "_MULTIPROCESSORS", 16)
-    with Engine.open(tiny_path, context=2048, row_kernels=False) as engine:
+    path = tiny_path
+    if window is not None:
+        model = copy("gemma3", tmp_path)  # of whose layers one sees all
+        change_config(model, sliding_window=window)
+        path = hf_to_gguf(model, tmp_path / "tiny.gguf")
+    with Engine.open(path, context=1900, row_kernels=False) as engine:
         runtime = engine._runtime
 
         def kernels(bucket: int) -> set[Kernel]:
             settings = Settings("reuse", FUSION_PASSES, "needed")
             return {op.kernel for op in runtime.builder.build(bucket, settings, runtime._slot).ops}
 
-        outer = [kernels(bucket) for bucket in runtime.builder.outer_buckets]
-        for bucket in (512, 1024, 1536, 2048):
-            assert any(kernels(bucket) == one for one in outer)
-        one_range = [any("ONE_RANGE" in kernel.defines for kernel in one) for one in outer]
-        assert one_range.count(True) == int(attends_by_matrices(engine))
+        some = set()
+        for multiprocessors in (1, 4, 7, 9, 13, 16, 18, 24, 132):
+            monkeypatch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
+            outer = set[Kernel]().union(*map(kernels, runtime.builder.outer_buckets))
+            for bucket in (512, 1024, 1536, 1900):
+                assert kernels(bucket) <= outer, (multiprocessors, bucket)
+            some |= {"ONE_RANGE" in kernel.defines for kernel in outer if kernel.name == "attend_matrices"}
+        assert some == ({False, True} if attends_by_matrices(engine) else set())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 import pytest
 
+from engine.decode.flags import unavailable
 from engine.models.config import Geometry
 from engine.program.attend_division import sharing_workgroups
 from engine.program.attend_matrices import attend_matrices
 from engine.vulkan.pipelines import Defines
-from tests.engine.gpu import Gpu
+from tests.engine.gpu import Gpu, WaitingGpu
 from tests.engine.shaders.test_attention import Decode, decode, gated
 from tests.engine.weight_data import assert_within, fresh_random
 
@@ -21,6 +24,16 @@ from tests.engine.weight_data import assert_within, fresh_random
 def gpu():
     with Gpu() as device:
         yield device
+
+
+@pytest.fixture(scope="module")
+def others() -> Iterator[list[Gpu]]:
+    """Devices whose kernels are other builds: for waits in memory, and for the validation layer."""
+    with ExitStack() as stack:
+        devices = [stack.enter_context(Gpu(binding="descriptors"))]
+        if unavailable(stack.enter_context(Gpu()).device) is None:
+            devices.append(stack.enter_context(WaitingGpu()))
+        yield devices
 
 
 def matrix_defines(gpu: Gpu, size: int, heads: int, kv_heads: int) -> Defines:
@@ -63,6 +76,39 @@ def test_decode_attention_by_matrices(gpu, size, heads, kv_heads, position, wind
         assert np.array_equal(run(gpu, case, defines, parts, "apart"), found), parts
     for joining, same in ((joined, expected), ("apart", found)):
         assert np.array_equal(run(gpu, case, defines | {"ONE_RANGE": 1}, ranges, joining), same), joining
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "kv_heads", "joined"),
+    [(16, 8, 1, "here"), (32, 10, 2, "apart"), (64, 9, 3, "here"), (80, 7, 1, "gated"), (128, 4, 2, "here")],
+)
+def test_every_build_makes_the_same_bits(gpu, others, size, heads, kv_heads, joined):
+    """About the ends of ranges and windows. No build reads what is not seen, where each of these has NaN."""
+    defines = matrix_defines(gpu, size, heads, kv_heads)
+    tokens = int(defines["SPLIT"])
+    places = (
+        (0, 0),
+        (1, 1),
+        (1, 0),
+        (tokens - 1, 0),
+        (tokens, 0),
+        (tokens, 1),
+        (2 * tokens, tokens),
+        (2 * tokens - 1, 2),
+    )
+    for position, window in places:
+        case = decode(gpu, size, heads, kv_heads, position, window)
+        ranges = case.ranges(tokens)
+        expected = run(gpu, case, defines, ranges, joined)
+        if joined != "gated":
+            assert_within(expected, case.expected, case.bound)
+        for other in others:
+            copies = tuple(other.array(gpu.read(item, np.uint8)) for item in case.inputs)
+            for parts in range(1, ranges + 1):
+                same = run(other, case._replace(inputs=copies), defines, parts, joined)
+                assert np.array_equal(same, expected), (position, window, parts)
+            same = run(other, case._replace(inputs=copies), defines | {"ONE_RANGE": 1}, ranges, joined)
+            assert np.array_equal(same, expected), (position, window)
 
 
 def test_a_head_does_not_depend_on_the_others(gpu):

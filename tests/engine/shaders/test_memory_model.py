@@ -12,7 +12,20 @@ from engine.program.resident import ResidentKernels
 from engine.program.tuning import group_invocations
 from engine.vulkan.pipelines import Resident
 from engine.vulkan.shaders import compile_glsl, expand
-from tests.engine.spirv import LOAD, NON_PRIVATE, STORE, accesses
+from tests.engine.spirv import (
+    ACQUIRE_RELEASE,
+    BUFFER,
+    LOAD,
+    MADE_AVAILABLE,
+    MADE_VISIBLE,
+    NON_PRIVATE,
+    SHARED,
+    STORE,
+    SUBGROUP,
+    WORKGROUP,
+    accesses,
+    control_barriers,
+)
 
 
 def private(code: bytes) -> Mapping[int, int]:
@@ -31,6 +44,18 @@ def test_what_waiting_kernels_share_is_not_kept_in_caches() -> None:
     shared, own = [(LOAD, "Before", True), (STORE, "After", True)], [(LOAD, "FlagControl"), (STORE, "FlagReport")]
     assert [item for item in found if item[:2] not in own] == shared
     assert private(code) == {LOAD: 1, STORE: 0}  # the report's address
+
+
+def test_a_workgroup_meets_without_a_fence_only_where_barriers_order_memory() -> None:
+    """Either way its loads and stores stay on their sides of the barrier."""
+    pairs = (("FLAGS", "1000"), ("LANES", "64"), ("SUBGROUP_SIZE", "32"))
+    ordered = ACQUIRE_RELEASE | BUFFER | SHARED
+    for more, memory_scope, semantics in (
+        ((), WORKGROUP, ordered | MADE_AVAILABLE | MADE_VISIBLE),
+        ((("BARRIERS_ORDER_MEMORY", "1"),), SUBGROUP, ordered),
+    ):
+        code = compile_glsl(expand("grid_check", (*pairs, *more)), "grid_check")
+        assert set(control_barriers(code)) == {(WORKGROUP, memory_scope, semantics)}
 
 
 def test_what_resident_kernels_share_is_not_private(engine) -> None:
