@@ -28,13 +28,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m zincchat.rdna4", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--shape", action="append", choices=list(DRY_RUN_SHAPES), help="of these only; may be repeated")
+    parser.add_argument("--context", type=int, default=2048, help="tokens of context to choose kernels for")
     parser.add_argument("--subgroup-size", type=int, help="instead of the size that the engine takes on this device")
     parser.add_argument("--debug", action="store_true", help="show the raw cause of an error")
     chosen = parser.parse_args(words)
 
     def body() -> int:
         runs = [
-            compile_and_record(shape, subgroup_size=chosen.subgroup_size) for shape in chosen.shape or DRY_RUN_SHAPES
+            compile_and_record(shape, context=chosen.context, subgroup_size=chosen.subgroup_size)
+            for shape in chosen.shape or DRY_RUN_SHAPES
         ]
         if chosen.json:
             command = shlex.join(["python", "-m", "zincchat.launcher", "--rdna4", "-m", "zincchat.rdna4", *words])

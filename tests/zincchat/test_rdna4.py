@@ -35,8 +35,8 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, Any]]:
-    """The command's JSON, by shape."""
-    done = command("--json")
+    """The command's JSON, by shape; the context is so long that all of attention's builds are dispatched in it."""
+    done = command("--json", "--context", "8192")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return {run["shape"]: run for run in json.loads(done.stdout)["runs"]}
@@ -67,6 +67,17 @@ def test_every_variant_is_compiled_for_the_card(found, shape):
         assert 1 <= kernel["waves_per_simd"] <= 16
         assert kernel["vgprs"] > 0
         assert kernel["code_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "shape", [shape for shape in SHAPES if not shape.startswith("qwen")]
+)  # whose heads are too large
+def test_attention_by_matrices_is_compiled_for_one_range_and_for_more(found, shape):
+    builds = [kernel["defines"] for kernel in found[shape]["kernels"] if kernel["name"] == "attend_matrices"]
+    for merges in (False, True):
+        for waits in (False, True):
+            some = [each for each in builds if ("MERGE" in each) is merges and ("FLAGS" in each) is waits]
+            assert {"ONE_RANGE" in each for each in some} == {False, True}
 
 
 @pytest.mark.parametrize("shape", SHAPES)

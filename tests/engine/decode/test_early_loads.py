@@ -32,7 +32,8 @@ from tests.engine.weights.folder import change_config, copy
 
 HELD_S = 0.01
 PROMPT = 140
-POSITIONS = (2, 130)  # where a range's first subgroup, the only one that is held, has tokens before and this one
+# where a range's first subgroup, the only one that is held, has this token and, but for the first, some before
+POSITIONS = (0, 2, 130)
 SAMPLING = Sampling(temperature=0.9, repeat_penalty=1.1, seed=1)
 RELEASE = 1 << 20  # what the counter is waited for to reach
 NAN = 0xFF  # as a byte of any float
@@ -160,7 +161,7 @@ def test_nothing_awaited_is_loaded_early(engine: Engine, passes: tuple[str, ...]
 )
 def test_what_is_loaded_early_shows(engine: Engine, kernel: str) -> None:
     """Weights, and keys of tokens before: as nobody writes them, they are loaded while the kernel is held."""
-    token = Token(engine, FUSION_PASSES, POSITIONS[0])
+    token = Token(engine, FUSION_PASSES, POSITIONS[1])
     for op in token.ops:
         before, after = token.image(), token.run(op)
         if op.kernel.name == kernel:
@@ -179,7 +180,7 @@ def test_what_has_nothing_to_do_waits_too(engine: Engine) -> None:
     runtime = engine._runtime
     if range_tokens(runtime._geometry.head_size, runtime._device.subgroup_size, False) >= engine.context:
         pytest.skip("all of the context is one range on this device")
-    token, idle = Token(engine, FUSION_PASSES, POSITIONS[0]), 0
+    token, idle = Token(engine, FUSION_PASSES, POSITIONS[1]), 0
     for op in token.ops:
         before = token.image()
         token.run(op)

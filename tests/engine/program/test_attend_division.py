@@ -204,6 +204,30 @@ def test_nor_does_it_with_matrices(tiny_path: Path, small_device: list[AttendDiv
         assert set(small_device) >= divisions
 
 
+@pytest.mark.parametrize(("window", "multiprocessors"), [(1, 132), (129, 1)])
+def test_windows_by_matrices_change_no_id_in_any_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int, multiprocessors: int
+) -> None:
+    """From the first token on, and across a range's end; with a range a workgroup, and with all in one."""
+    model = copy("gemma3", tmp_path)
+    change_config(model, sliding_window=window)
+    path = hf_to_gguf(model, tmp_path / "tiny.gguf")
+    monkeypatch.setattr(module, "_ALONE_TOKENS", 0)
+    monkeypatch.setattr(module, "_MULTIPROCESSORS", multiprocessors)
+    prompt = random_ids(250, seed=3)
+    with Engine.open(path, context=512, row_kernels=False) as engine:
+        if not attends_by_matrices(engine):
+            pytest.skip("this device has no cooperative matrices of a size that fits")
+        for length in (1, len(prompt)):
+            found = []
+            for engine.mode, engine.barriers, engine.fusion in (("reuse", "needed", False), *FLIPS):
+                session = engine.session()
+                session.prefill(prompt[:length])
+                tokens = session.generate(Sampling(temperature=1.3, seed=5), max_tokens=12, ignore_eos=True)
+                found.append([token.id for token in tokens])
+            assert all(ids == found[0] for ids in found), length
+
+
 @pytest.mark.parametrize("window", [None, 700, 1300])
 def test_the_outer_buckets_have_every_kernel(
     tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int | None
