@@ -45,7 +45,7 @@ _EXTENSIONS = (
     "VK_EXT_memory_budget",
     _WORKGROUP_MEMORY_EXTENSION,
 )
-_NVIDIA = 0x10DE
+_NVIDIA_PROPRIETARY = 4  # VK_DRIVER_ID
 
 
 class Device:
@@ -181,7 +181,8 @@ class Device:
 
     def _read_properties(self) -> None:
         control = ffi.new("VkPhysicalDeviceSubgroupSizeControlProperties*", {"sType": 1000225000})
-        v13 = ffi.new("VkPhysicalDeviceVulkan13Properties*", {"sType": 54, "pNext": control})
+        driver = ffi.new("VkPhysicalDeviceDriverProperties*", {"sType": 1000196000, "pNext": control})
+        v13 = ffi.new("VkPhysicalDeviceVulkan13Properties*", {"sType": 54, "pNext": driver})
         v11 = ffi.new("VkPhysicalDeviceVulkan11Properties*", {"sType": 50, "pNext": v13})
         properties = ffi.new("VkPhysicalDeviceProperties2*", {"sType": 1000059001, "pNext": v11})
         lib.vkGetPhysicalDeviceProperties2(self.physical, properties)
@@ -198,8 +199,9 @@ class Device:
         self.most_invocations: int = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
         self.most_push_bytes: int = limits.maxPushConstantsSize
         self.shared_bytes: int = limits.maxComputeSharedMemorySize
-        # PTX's memory model: a barrier of the workgroup (bar.sync) orders all accesses of memory before and behind it
-        self.barriers_order_memory: bool = properties.properties.vendorID == _NVIDIA
+        # PTX's memory model: a barrier of the workgroup (bar.sync) orders all accesses of memory before and behind it.
+        # Mesa's compiler for the same GPUs promises nothing of that kind.
+        self.barriers_order_memory: bool = driver.driverID == _NVIDIA_PROPRIETARY
         self.cache_key = bytes(properties.properties.pipelineCacheUUID).hex()
         self.multiprocessors: int | None = None  # where the driver tells
         if "VK_NV_shader_sm_builtins" in self.extensions:

@@ -137,20 +137,23 @@ def test_in_mid_reply_the_text_stays_and_a_token_has_its_account(engine: Engine)
 
 
 @pytest.fixture(scope="module")
-def vendor() -> int:
+def driver_id() -> int:
     with Gpu() as gpu:
-        found = ffi.new("VkPhysicalDeviceProperties*")
-        lib.vkGetPhysicalDeviceProperties(gpu.device.physical, found)
-        assert gpu.device.barriers_order_memory == (found.vendorID == 0x10DE)
-        return int(found.vendorID)
+        driver = ffi.new("VkPhysicalDeviceDriverProperties*", {"sType": 1000196000})
+        lib.vkGetPhysicalDeviceProperties2(
+            gpu.device.physical, ffi.new("VkPhysicalDeviceProperties2*", {"sType": 1000059001, "pNext": driver})
+        )
+        assert driver.driverID != 0
+        assert gpu.device.barriers_order_memory == (driver.driverID == 4)
+        return int(driver.driverID)
 
 
 @pytest.mark.parametrize("orders", [True, False], ids=["NVIDIA's", "another's"])
-def test_barriers_without_a_fence_are_one_vendors_and_change_no_id(
-    tiny_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: int, orders: bool
+def test_barriers_without_a_fence_are_one_drivers_and_change_no_id(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch, driver_id: int, orders: bool
 ) -> None:
-    """As this device is told to be of that vendor, or not: all kernels of a token have them, or none has."""
-    monkeypatch.setattr(device_module, "_NVIDIA", vendor if orders else vendor + 1)
+    """As this driver is told to be that one, or not: all kernels of a token have them, or none has."""
+    monkeypatch.setattr(device_module, "_NVIDIA_PROPRIETARY", driver_id if orders else driver_id + 1)
     monkeypatch.setattr(attend_division, "_ALONE_TOKENS", 0)  # by matrices where there are some that fit
     prompt, sampling = random_ids(5), Sampling(temperature=0.9, seed=4)
     with Engine.open(tiny_path, row_kernels=False) as engine:
