@@ -56,10 +56,12 @@ def compile_and_record(
     """Compile every kernel that the model ``shape`` (of SHAPES) uses on ``device``, and record its decode programs.
 
     ``subgroup_size`` overrides the one that the engine takes on this device. Raise EngineError for an unknown shape
-    or size, and where the driver offers no compile statistics or names them otherwise than RADV.
+    or size, or no context, and where the driver offers no compile statistics or names them otherwise than RADV.
     """
     if shape not in SHAPES:
         raise EngineError(f"unknown shape {shape!r}; there is {', '.join(SHAPES)}")
+    if context < 1:
+        raise EngineError(f"a context of {context} tokens is not possible: at least one")
     geometry, tensors = SHAPES[shape].geometry_and_tensors(shape)
     model = SHAPES[shape].model
     specs = model.tensors(geometry, tensors)

@@ -31,3 +31,8 @@ def test_the_default_models_shape_is_that_of_its_file(smollm2_path: Path) -> Non
 def test_an_unknown_shape_is_one_line_that_names_those_there_are() -> None:
     with pytest.raises(EngineError, match=r"unknown shape 'x'; there is smollm2-135m-q4_1, llama-8b-q4_k"):
         compile_and_record("x")
+
+
+def test_no_context_is_one_line() -> None:
+    with pytest.raises(EngineError, match=r"^a context of 0 tokens is not possible: at least one$"):
+        compile_and_record("llama-8b-q4_k", context=0)
