@@ -11,6 +11,7 @@ from engine.errors import EngineError
 from engine.flag_policy import FlagPolicy
 from engine.profile.instruments import Instruments
 from engine.profile.interleave import Rounds
+from engine.profile.short_token import shortened
 from engine.program.attend_division import sees_many
 from engine.program.lower import Lowering
 from engine.program.op import Op
@@ -22,6 +23,8 @@ from engine.vulkan.pipelines import KernelSet
 _NEAR_POSITION = 64
 _FAR_POSITION = 4000  # or the last that a token can be measured at
 _ROUNDS = Rounds(1, 10, 0.25)  # of up to twenty tokens
+_FEW_ROUNDS = Rounds(1, 1, 0.0)
+_LONG_US = 10_000.0  # a token of more is timed with fewer layers
 
 
 class RowMeasurement:
@@ -46,7 +49,10 @@ class RowMeasurement:
         self._slot, self._matrices = slot, matrices
 
     def near(self, progress: Progress) -> None:
-        """Divide rows for short contexts, with all fused that there are kernels for and under the usual barriers."""
+        """Divide rows for short contexts, with all fused that there are kernels for and under the usual barriers.
+
+        Where a token takes long, as many of its layers are timed as take about 10 ms, with all else of a token.
+        """
         passes = self._lowering.passes
         barriers = self._flag_policy.usual(passes)
         position = min(_NEAR_POSITION, self._instruments.last_position)
@@ -54,14 +60,25 @@ class RowMeasurement:
         def record(ops: Sequence[Op], waits: Sequence[bool]) -> Recordable:
             return self._waits.recordable(ops, waits, barriers)
 
-        def least_us(recordable: Sequence[Recordable], clocks: bool) -> list[float]:
-            times_us = self._instruments.least_recorded_us(recordable, position, _ROUNDS._replace(clocks=clocks))
+        def least_us(recordable: Sequence[Recordable], clocks: bool, rounds: Rounds = _ROUNDS) -> list[float]:
+            times_us = self._instruments.least_recorded_us(recordable, position, rounds._replace(clocks=clocks))
             self._flag_policy.require()
             return times_us
 
+        def share(program: DecodeProgram) -> float:
+            """How much of the token takes as long as one may; clocks are raised only if it seems to take longer."""
+            recorded = record(program.ops, program.barriers)
+            for clocks in (False, True):
+                (token_us,) = least_us([recorded], clocks, _FEW_ROUNDS)
+                if token_us <= _LONG_US:
+                    return 1.0
+            return _LONG_US / token_us
+
         with suppress(EngineError):
             program = self._program(position, Settings("reuse", passes, barriers))
-            self._tuner.measure(program, record, least_us, self._matrices, progress)
+            part = share(program)
+            timed = program if part == 1.0 else shortened(program, part, position)
+            self._tuner.measure(program, timed, record, least_us, self._matrices, progress)
         self._flag_policy.forget()
 
     def far(self, passes: tuple[str, ...], barriers: str, progress: Progress) -> bool:

@@ -11,7 +11,7 @@ from engine.decode.program import DecodeProgram
 from engine.errors import EngineError
 from engine.profile.choose import choice_key
 from engine.profile.remembered_tuning import VERSION, remember, remembered
-from engine.profile.row_trials import LeastUs, Record, RowTrials, workloads
+from engine.profile.row_trials import LeastUs, Record, RowTrials, within, workloads
 from engine.profile.tune import Limits, tune
 from engine.program.operands import Weight
 from engine.program.row_choices import RowDevice
@@ -74,6 +74,7 @@ class RowTuner:
     def measure(
         self,
         program: DecodeProgram,
+        timed: DecodeProgram,
         record: Record,
         least_us: LeastUs,
         weights: Sequence[Weight],
@@ -81,8 +82,9 @@ class RowTuner:
     ) -> None:
         """Try, keep and use what makes a token of ``program`` fastest; nothing may be in flight.
 
-        The program is divided as usual; ``record`` says how it is recorded, ``least_us`` times such recordings. It
-        takes some seconds. ``weights`` are the program's; they forget what they had planned.
+        ``timed`` is that token, or a shorter one of the same ops with all matrices. The program is divided as usual;
+        ``record`` says how it is recorded, ``least_us`` times such recordings. It takes some seconds. ``weights`` are
+        the program's; they forget what they had planned.
         """
         built = 0
 
@@ -92,8 +94,8 @@ class RowTuner:
             progress("tuning", built, LIMITS.kernels)
 
         progress("tuning", 0, LIMITS.kernels)
-        works = workloads(program.ops, weights)
-        with RowTrials(self._kernels, program, works, record, least_us, count) as trials:
+        works = within(workloads(program.ops, weights), timed.ops)
+        with RowTrials(self._kernels, timed, works, record, least_us, count) as trials:
             tuning = tune(works, self._limits, trials, LIMITS)
         self._take(tuning, "measured", weights)
         progress("tuning", LIMITS.kernels, LIMITS.kernels)

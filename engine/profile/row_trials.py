@@ -52,6 +52,12 @@ def workloads(ops: Iterable[Op], weights: Iterable[Weight]) -> list[Workload]:
     return sorted((Workload(*item) for item in found.items()), key=lambda work: work.bytes, reverse=True)
 
 
+def within(works: Iterable[Workload], ops: Iterable[Op]) -> list[Workload]:
+    """The same, in the same order, of their ops only those that are among ``ops``."""
+    kept = set(map(id, ops))
+    return [work._replace(ops=[op for op in work.ops if id(op) in kept]) for work in works]
+
+
 class RowTrials:
     """Times tokens on a device; nothing else may be in flight.
 

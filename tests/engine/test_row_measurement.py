@@ -16,12 +16,17 @@ from gguf import GGMLQuantizationType as T
 from engine import Engine, EngineError, Sampling, row_measurement, row_tuner
 from engine.decode import flags
 from engine.decode.flags import Recordable
+from engine.decode.program import DecodeProgram
 from engine.flag_policy import FlagPolicy
 from engine.profile import tune
 from engine.profile.instruments import Instruments
 from engine.profile.interleave import Rounds
+from engine.profile.row_trials import Changes, RowTrials, workloads
+from engine.profile.short_token import layer_of
 from engine.profile.tune import Limits
+from engine.program import row_choices
 from engine.program.schedule import FLAGS, NEEDED
+from engine.program.tuning import Matrix
 from engine.row_measurement import RowMeasurement
 from engine.row_tuner import RowTuner
 from engine.vulkan.device import Device
@@ -170,6 +175,86 @@ def test_other_divisions_change_no_text_and_a_measurement_leaves_nothing(
         assert all(np.array_equal(before, after) for before, after in zip(*left, strict=True))
         for engine.mode, engine.barriers in (("reuse", NEEDED), ("pipelined", FLAGS)):
             assert reply(engine) == expected
+
+
+@pytest.fixture
+def six_layers(tmp_path: Path) -> Path:
+    """Of three of them ffn_down is of another type."""
+    more = {f"blk.{layer}.ffn_down": T.Q8_0 for layer in (0, 3, 5)}
+    return write_tiny_llama(tmp_path / "six.gguf", layers=6, types={"*": T.Q4_1, "token_embd": T.Q8_0, **more})
+
+
+class Timed:
+    """Of each token that is timed its layers, and of all the matrices with other divisions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.layers, self.tried, self.matrices = list[set[int]](), set[Matrix](), set[Matrix]()
+        run, token_us, begin = Instruments.least_recorded_us, RowTrials.token_us, RowTuner.measure
+
+        def least_us(instruments: Instruments, recordable: Sequence[Recordable], *more: Any) -> list[float]:
+            self.layers += [{layer for op in ops if (layer := layer_of(op)) is not None} for ops, _ in recordable]
+            return run(instruments, recordable, *more)
+
+        def noted(trials: RowTrials, tokens: Sequence[Changes]) -> list[float]:
+            self.tried.update(*tokens)
+            return token_us(trials, tokens)
+
+        def measure(tuner: RowTuner, program: DecodeProgram, *more: Any) -> None:
+            self.matrices |= {work.matrix for work in workloads(program.ops, more[3])}
+            begin(tuner, program, *more)
+
+        monkeypatch.setattr(Instruments, "least_recorded_us", least_us)
+        monkeypatch.setattr(RowTrials, "token_us", noted)
+        monkeypatch.setattr(RowTuner, "measure", measure)
+        monkeypatch.setattr(tune, "_other_lanes", lambda *_: iter(()))
+        monkeypatch.setattr(tune, "divisions", lambda *of: row_choices.divisions(*of)[:2])
+
+
+@pytest.mark.usefixtures("under_flags")
+def test_a_long_token_is_timed_with_fewer_layers_and_all_matrices(
+    six_layers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(six_layers, tuning=False) as engine:
+        expected = reply(engine)
+    left, near = list[list[npt.NDArray[np.uint8]]](), RowMeasurement.near
+
+    def compared(self: RowMeasurement, progress: Any) -> None:
+        left.append(contents(self))
+        near(self, progress)
+        left.append(contents(self))
+
+    monkeypatch.setattr(RowMeasurement, "near", compared)
+    monkeypatch.setattr(row_measurement, "_LONG_US", 1e-3)
+    timed = Timed(monkeypatch)
+    with opened(six_layers) as engine:
+        assert engine.tuning.origin == "measured" and not engine.tuning.lanes
+        whole, again, *short = timed.layers  # the first two only say how long it is
+        assert whole == again == set(range(6)) and short and all(layers == {0, 4} for layers in short)
+        assert timed.tried == timed.matrices and len(timed.tried) == 6
+        assert all(np.array_equal(before, after) for before, after in zip(*left, strict=True))
+        usual = engine.barriers
+        assert usual == FLAGS or FLAGS in engine.refused_barriers
+        for engine.mode, engine.barriers in (("reuse", NEEDED), ("pipelined", usual)):
+            assert reply(engine) == expected
+
+
+def test_barriers_of_a_shortened_token_are_pipelines_too(six_layers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(six_layers, tuning=False) as engine:
+        expected = reply(engine)
+    monkeypatch.setattr(row_measurement, "_LONG_US", 1e-3)
+    timed = Timed(monkeypatch)
+    with opened(six_layers) as engine:
+        assert engine.tuning.origin == "measured" and timed.layers[-1] == {0, 4}
+        assert reply(engine) == expected
+
+
+def test_a_short_token_is_timed_whole(six_layers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_measurement, "_LONG_US", 1e12)
+    timed = Timed(monkeypatch)
+    with opened(six_layers) as engine:
+        assert engine.tuning.origin == "measured"
+    assert len(timed.layers) > 6 and all(layers == set(range(6)) for layers in timed.layers)
+    assert timed.tried == timed.matrices
 
 
 def contents(rows: RowMeasurement) -> list[npt.NDArray[np.uint8]]:

@@ -51,4 +51,5 @@ def measure(tuner: RowTuner, best: RowTuning, monkeypatch: pytest.MonkeyPatch, w
     monkeypatch.setattr(row_tuner, "tune", lambda *_: best)
     monkeypatch.setattr(row_tuner, "RowTrials", lambda *_: nullcontext())
     unused: Any = None
-    tuner.measure(DecodeProgram([], [], 0), unused, unused, weights, no_progress)
+    program = DecodeProgram([], [], 0)
+    tuner.measure(program, program, unused, unused, weights, no_progress)
