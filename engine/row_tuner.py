@@ -16,7 +16,7 @@ from engine.profile.tune import Limits, tune
 from engine.program.operands import Weight
 from engine.program.row_choices import RowDevice
 from engine.program.tuning import Division, Matrix, RowTuning
-from engine.progress import Progress
+from engine.progress import Bar, Progress
 from engine.vulkan.pipelines import Kernels, KernelSet, Retuned
 
 LIMITS = Limits()
@@ -86,19 +86,12 @@ class RowTuner:
         ``record`` says how it is recorded, ``least_us`` times such recordings. It takes some seconds. ``weights`` are
         the program's; they forget what they had planned.
         """
-        built = 0
-
-        def count() -> None:
-            nonlocal built
-            built = min(built + 1, LIMITS.kernels)
-            progress("tuning", built, LIMITS.kernels)
-
-        progress("tuning", 0, LIMITS.kernels)
+        bar = Bar(progress, "tuning")
         works = within(workloads(program.ops, weights), timed.ops)
-        with RowTrials(self._kernels, timed, works, record, least_us, count) as trials:
-            tuning = tune(works, self._limits, trials, LIMITS)
+        with RowTrials(self._kernels, timed, works, record, least_us, bar.step) as trials:
+            tuning = tune(works, self._limits, trials, LIMITS, bar)
         self._take(tuning, "measured", weights)
-        progress("tuning", LIMITS.kernels, LIMITS.kernels)
+        bar.end()
         remember(self._key, tuning)
 
     def measure_far(

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from gguf.constants import GGMLQuantizationType
 
+from engine.profile import tune as measurement
 from engine.profile.row_trials import Changes, Workload
-from engine.profile.tune import Limits, tune
+from engine.profile.tune import Limits
 from engine.program.row_choices import Choice, RowDevice, divisions, is_possible, lane_choices, usual
 from engine.program.tuning import UNTUNED, Matrix, RowTuning
+from engine.progress import Bar, Progress, no_progress
 
 T = GGMLQuantizationType
 DEVICE = RowDevice(32, 1024, 48 << 10)
@@ -76,6 +78,12 @@ def flat(_: Changes) -> float:
 def gaining(us: Callable[[Choice], float]) -> Cost:
     """A token that each of its choices makes faster by so much."""
     return lambda token: USUAL_US - sum(us(choice) for choice in token.values())
+
+
+def tune(
+    works: Sequence[Workload], device: RowDevice, bench: Bench, limits: Limits, progress: Progress = no_progress
+) -> RowTuning:
+    return measurement.tune(works, device, bench, limits, Bar(progress, "tuning"))
 
 
 def tuned(*costs: Cost, works: Sequence[Workload] = MODEL) -> RowTuning:
@@ -215,3 +223,17 @@ def test_usual_choices_are_those_of_an_empty_tuning() -> None:
     assert usual(QKV, DEVICE) == Choice(QKV, 128, usual(QKV, DEVICE).division)
     assert usual(QKV, DEVICE, 32).division != usual(QKV, DEVICE).division
     assert RowTuning() == UNTUNED
+
+
+def test_the_bar_moves_with_each_trial_and_leaves_its_end_to_who_keeps_the_result() -> None:
+    shown = list[int]()
+    seen = list[int]()  # at each call
+
+    def cost(token: Changes) -> float:
+        seen.extend(shown[-1:] if len(seen) < len(bench.asked) else ())
+        return USUAL_US - len(token)
+
+    bench = Bench(cost)
+    tune(MODEL, DEVICE, bench, LIMITS, lambda stage, done, total: shown.append(done))
+    assert len(seen) == len(bench.asked) > 8 and seen == sorted(set(seen))
+    assert shown[0] == 0 and shown == sorted(set(shown)) and max(shown) < Bar.PERCENT
