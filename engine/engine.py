@@ -88,8 +88,8 @@ class Engine(Switches):
         result is kept) or as usual; None measures on GPUs alone, unless ZINCCHAT_TUNING is "off".
 
         ``progress(stage, done, total)`` is called for the stages "device", "kernels" (a count), "weights" (bytes) and,
-        where something is measured, "fusion" and "tuning" (percent, and a count of its own for long contexts); "kernels"
-        may come again behind these.
+        where something is measured, "fusion" and "tuning" (percent, and a count for long contexts); "kernels" may come
+        again behind these.
         ``binding="descriptors"`` with ``validation`` is the build the validation layer can follow; ``row_kernels``
         overrides the choice between the kernels for software devices and those for GPUs.
         Raise EngineError with one clear line for anything that is wrong; nothing stays allocated then.
