@@ -15,12 +15,11 @@ from engine.profile.row_trials import LeastUs, Record, RowTrials, within, worklo
 from engine.profile.tune import Limits, tune
 from engine.program.operands import Weight
 from engine.program.row_choices import RowDevice
-from engine.program.tuning import Division, Matrix, RowTuning
+from engine.program.tuning import HEAD_KERNEL, Division, Matrix, RowTuning
 from engine.progress import Bar, Progress
 from engine.vulkan.pipelines import Kernels, KernelSet, Retuned
 
 LIMITS = Limits()
-_HEAD = "head_groups"
 _FASTER = 0.999  # of a token's time: a smaller difference is noise
 
 
@@ -111,7 +110,7 @@ class RowTuner:
         tuned = self._kernels.tuning
         if tuned is None or position <= tuned.far_position:
             return
-        singles = [frozenset((matrix,)) for matrix in tuned.divisions if matrix.kernel != _HEAD]
+        singles = [frozenset((matrix,)) for matrix in tuned.divisions if matrix.kernel != HEAD_KERNEL]
         if not singles:
             return
 

@@ -17,11 +17,10 @@ from engine.program.op import Op
 from engine.program.operands import Weight
 from engine.program.row_choices import Choice
 from engine.program.sample import pick_of_parts
-from engine.program.tuning import ROW_KERNELS, Matrix
+from engine.program.tuning import HEAD_KERNEL, ROW_KERNELS, Matrix
 from engine.vulkan.device import Device
 from engine.vulkan.pipelines import Defines, Kernel, Kernels
 
-_HEAD = "head_groups"
 _COLD_S = 0.2  # without work, after which a GPU's clocks may have come down
 # how ops and barriers are recorded; the shortest GPU times of such recordings, us, after raising clocks or not
 Record = Callable[[Sequence[Op], Sequence[bool]], Recordable]
@@ -154,7 +153,7 @@ class RowTrials:
                 kernels[place] = kernel
                 ops[place] = op.with_kernel(op.kernel, op.push)
                 ops[place].groups = (choice.division.workgroups, 1, 1)
-                if op.kernel.name == _HEAD:
+                if op.kernel.name == HEAD_KERNEL:
                     ops[-1] = pick_of_parts(ops[-1], choice.division.workgroups * choice.division.teams)
         waiting, barriers = self._record(ops, self._program.barriers)
         return [

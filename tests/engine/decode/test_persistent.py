@@ -1,4 +1,4 @@
-"""Mode ``persistent`` on a software device: its kernel's test, waits that end, dispatches of several tokens, stamps."""
+"""Mode ``persistent`` on a software device: waits that end, dispatches of several tokens, stamps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,18 +16,14 @@ from engine import FUSION_PASSES, Engine, EngineError, Sampling, chrome_trace
 from engine.decode import persistent, walker
 from engine.decode.persistent import Persistent
 from engine.decode.program import Settings
-from engine.decode.tape import encode
-from engine.decode.walker import Walker, check, most_workgroups
-from engine.program.resident import CHECK, ResidentKernels
-from engine.vulkan.pipelines import Resident
-from tests.engine.gpu import Gpu
+from engine.decode.walker import Walker
 from tests.engine.profile import test_chrome_trace
 from tests.engine.tiny_model import write_tiny_llama
 from tests.engine.tiny_runs import attends_by_matrices, take_mode
+from tests.engine.walk import one_short
 from tests.flipping import generate
 
 GREEDY = Sampling(temperature=0.0)
-GROUP = 64
 
 
 @pytest.fixture(scope="module")
@@ -52,85 +46,6 @@ def mode(engine: Engine) -> Iterator[Persistent]:
 
 def prompt(count: int = 5) -> list[int]:
     return np.random.default_rng(count).integers(0, 320, count).tolist()
-
-
-def checking(gpu: Gpu, workgroups: int) -> tuple[ResidentKernels, Walker]:
-    resident = Resident(GROUP, workgroups)
-    kernels = ResidentKernels(gpu.kernels, resident)
-    return kernels, Walker(gpu.kernels, kernels.joined([], stamped=False), resident, "resident")
-
-
-def test_the_check_passes_where_two_workgroups_run_together() -> None:
-    with Gpu(row_kernels=False) as gpu:
-        assert check(gpu.device, gpu.memory, *checking(gpu, 2)) is None
-
-
-def test_the_check_tells_workgroups_that_do_not_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walker, "_TEST_PATIENCE", {True: 1 << 12, False: 1 << 12})
-    with Gpu(row_kernels=False) as gpu:
-        kernels, built = checking(gpu, 2)
-        monkeypatch.setattr(Walker, "op", one_short(Walker.op))
-        assert (
-            check(gpu.device, gpu.memory, kernels, built) == "its kernel's 2 workgroups do not all run at the same time"
-        )
-        with pytest.raises(EngineError, match="do not all run at the same time"):
-            most_workgroups(gpu.device, gpu.memory, lambda count: checking(gpu, count + 1))
-
-
-def test_how_many_workgroups_run_is_searched_once(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the driver does not tell: each try compiles a kernel, and a flip of fusion has to wait for it."""
-    tried: list[int] = []
-
-    def build(count: int) -> Any:
-        tried.append(count)
-        return None, None
-
-    with monkeypatch.context() as patch:
-        patch.setattr(walker, "check", lambda *_: None if tried[-1] <= 64 else "too many")
-        device: Any = SimpleNamespace(multiprocessors=None, is_cpu=False)
-        memory: Any = None
-        assert most_workgroups(device, memory, build) == 64 and tried == [512, 256, 128, 64]
-        tried.clear()
-        assert most_workgroups(device, memory, build, most=64) == 64 and tried == [64]
-    known: list[int | None] = []
-
-    def counted(*args: Any) -> int:
-        known.append(args[3])
-        return most_workgroups(*args)
-
-    monkeypatch.setattr(persistent, "most_workgroups", counted)
-    with Engine.open(tiny_path, context=64, row_kernels=False) as engine:
-        take_mode(engine, "persistent")
-        for engine.fusion in (FUSION_PASSES, ()):
-            generate(engine, prompt(), GREEDY, 3)
-    assert known[0] is None and known[1] is not None and len(known) == 2
-
-
-def test_the_check_tells_data_that_does_not_cross(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Gpu(row_kernels=False) as gpu:
-        monkeypatch.setattr(
-            walker, "encode", lambda ops, barriers, numbers: encode(ops[:1] * len(ops), barriers, numbers)
-        )
-        problem = check(gpu.device, gpu.memory, *checking(gpu, 1))
-        assert problem is None  # a lone workgroup has nobody to read from
-        monkeypatch.setattr(
-            walker, "encode", lambda ops, barriers, numbers: encode(ops[1:2] * len(ops), barriers, numbers)
-        )
-        problem = check(gpu.device, gpu.memory, *checking(gpu, 2))
-        assert problem is not None and "do not see what the others wrote" in problem
-
-
-def one_short(op):  # type: ignore[no-untyped-def]
-    """Dispatches that lack one of the workgroups that all others wait for."""
-
-    def made(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        found = op(self, *args, **kwargs)
-        fields = list(walker._PUSH.unpack(found.push))
-        fields[7] += 1
-        found.push = walker._PUSH.pack(*fields)
-        return found
-
-    return made
 
 
 def test_a_wait_in_vain_ends_the_reply_with_one_line_and_leaves_the_engine_usable(
@@ -343,9 +258,3 @@ def test_a_kernel_that_fails_its_check_is_refused_from_then_on(
         engine.mode = "reuse"
         session.prefill(prompt())
         assert len(list(session.generate(GREEDY, 5, ignore_eos=True))) == 5
-
-
-def test_the_check_is_one_of_the_kernels() -> None:
-    with Gpu(row_kernels=False) as gpu:
-        kernels, built = checking(gpu, 1)
-        assert built._joined.numbers[kernels.get(CHECK)] == 0
